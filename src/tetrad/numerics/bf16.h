@@ -1,0 +1,31 @@
+#pragma once
+// BF16: the upper half of an f32, rounded to nearest even.
+
+#include <bit>
+#include <cstdint>
+
+#include "tetrad/numerics/host_device.h"
+
+namespace tetrad {
+
+struct Bf16 {
+  std::uint16_t bits;
+
+  TETRAD_HD constexpr float to_f32() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+
+  TETRAD_HD static constexpr Bf16 from_f32(float x) {
+    const std::uint32_t b = std::bit_cast<std::uint32_t>(x);
+    const std::uint32_t rounded = (b + 0x7FFFu + ((b >> 16) & 1u)) >> 16;
+    const std::uint32_t quiet_nan = (b >> 16) | 0x40u;
+    return {static_cast<std::uint16_t>((b & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded)};
+  }
+
+  friend constexpr bool operator==(Bf16, Bf16) = default;
+};
+
+/// x rounded to BF16, kept as f32.
+TETRAD_HD constexpr float round_to_bf16(float x) { return Bf16::from_f32(x).to_f32(); }
+
+}  // namespace tetrad

@@ -1,0 +1,27 @@
+#pragma once
+// MXFP4 (OCP MX): E2M1 elements, one E8M0 scale 2^(floor(log2 amax) - 2) per block of 32, no tensor scale.
+
+#include "tetrad/numerics/e2m1.h"
+#include "tetrad/numerics/e8m0.h"
+
+namespace tetrad::mxfp4 {
+
+inline constexpr int kBlock = 32;
+
+struct BlockScale {
+  std::uint32_t byte;  //!< E8M0
+  float encode;        //!< 1 / scale, a power of two: the multiplication is exact
+};
+
+TETRAD_HD constexpr BlockScale block_scale(float block_amax) {
+  constexpr std::uint32_t kLargestExponentOfElement = 2;  // 6 = 1.5 * 2^2
+  const std::uint32_t exponent = E8m0::floor_log2_byte(block_amax);
+  const std::uint32_t byte = exponent > kLargestExponentOfElement ? exponent - kLargestExponentOfElement : 0u;
+  return {byte, std::bit_cast<float>((254u - byte) << 23)};
+}
+
+TETRAD_HD constexpr float decode(std::uint32_t code, std::uint32_t scale_byte) {
+  return E2m1::decode(code) * E8m0::decode(scale_byte);
+}
+
+}  // namespace tetrad::mxfp4

@@ -1,0 +1,68 @@
+#pragma once
+// NVFP4: E2M1 elements, one E4M3 scale per block of 16 (or 16x16), one f32 scale per tensor derived from its amax.
+// All arithmetic is f32, in this order; other orders give other bytes.
+
+#include <limits>
+
+#include "tetrad/numerics/e2m1.h"
+#include "tetrad/numerics/e4m3.h"
+
+namespace tetrad::nvfp4 {
+
+inline constexpr int kBlock = 16;
+inline constexpr float kFloatMax = std::numeric_limits<float>::max();
+
+/// The largest block scale a tensor's scale aims at. 4/6 adaptive scaling leaves room to stretch a scale by 1.5.
+inline constexpr float kScaleRange = E4m3::kMax;
+inline constexpr float kAdaptiveScaleRange = 256.0f;
+inline constexpr float kAdaptiveStretch = 1.5f;  //!< maps the block's largest value to 4 instead of 6
+
+/// What the largest element of a tensor is mapped to: 2688, or 1536 with adaptive scaling.
+TETRAD_HD constexpr float tensor_range(bool adaptive) {
+  return E2m1::kMax * (adaptive ? kAdaptiveScaleRange : kScaleRange);
+}
+
+TETRAD_HD constexpr float at_most_float_max(float x) { return x < kFloatMax ? x : kFloatMax; }
+
+struct TensorScale {
+  float encode;            //!< S_enc
+  float decode;            //!< S_dec = 1 / S_enc
+  float block_multiplier;  //!< S_enc / 6, as S_enc * f32(1/6): amax of a block -> its scale before the E4M3 cast
+};
+
+/// A NaN amax marks a tensor that had non-finite input; it decodes to NaN everywhere, so that nobody trains on it.
+TETRAD_HD constexpr TensorScale tensor_scale(float amax, bool adaptive = false) {
+  if (amax != amax) return {amax, amax, amax};
+  float encode = amax > 0.0f ? at_most_float_max(tensor_range(adaptive) / amax) : 1.0f;
+  if (encode == 0.0f) encode = 1.0f;
+  return {encode, 1.0f / encode, encode * (1.0f / 6.0f)};
+}
+
+struct BlockScale {
+  std::uint32_t byte;  //!< E4M3
+  float encode;        //!< what an element is multiplied by before the E2M1 cast; from the *rounded* scale
+};
+
+/// `stretch` is 1, or kAdaptiveStretch for the candidate of 4/6 scaling that maps the largest value to 4.
+TETRAD_HD constexpr BlockScale block_scale(float block_amax, TensorScale tensor, float stretch = 1.0f) {
+  const std::uint32_t byte = E4m3::encode(at_most_float_max(block_amax * tensor.block_multiplier * stretch));
+  return {byte, at_most_float_max(1.0f / (E4m3::decode(byte) * tensor.decode))};
+}
+
+/// What a GEMM multiplies: exact in BF16, the tensor scale being left to alpha.
+TETRAD_HD constexpr float decode_without_tensor_scale(std::uint32_t code, std::uint32_t scale_byte) {
+  return E2m1::decode(code) * E4m3::decode(scale_byte);
+}
+
+TETRAD_HD constexpr float decode(std::uint32_t code, std::uint32_t scale_byte, TensorScale tensor) {
+  return decode_without_tensor_scale(code, scale_byte) * tensor.decode;
+}
+
+/// The amax to put into alpha = amax_a * amax_b / (range_a * range_b). It is the tensor's, except where S_enc was clamped
+/// to FLT_MAX (amax below range / FLT_MAX): there decoding uses 1 / FLT_MAX, and alpha must agree with it.
+TETRAD_HD constexpr float alpha_amax(float amax, bool adaptive = false) {
+  const float smallest = tensor_range(adaptive) / kFloatMax;
+  return amax < smallest && amax > 0.0f ? smallest : amax;
+}
+
+}  // namespace tetrad::nvfp4

@@ -1,0 +1,49 @@
+#pragma once
+// The contract of the matrix product: C[M,N] = A[M,K] . B[N,K]^T, both operands with the reduction dimension last.
+//
+// Operands are BF16 or f32 matrices or quantized ones, in any combination. A quantized operand is decoded to code x block
+// scale, which is exact; the tensor scales go into alpha; products accumulate in f32.
+
+#include <variant>
+
+#include "tetrad/core/matrix.h"
+#include "tetrad/ops/quantize.h"
+
+namespace tetrad {
+
+/// One operand, borrowed.
+class GemmOperand {
+ public:
+  GemmOperand(const MatrixView& dense) : source_(dense) {}                 // NOLINT(google-explicit-constructor)
+  GemmOperand(const QuantizedTensor& quantized) : source_(&quantized) {}   // NOLINT(google-explicit-constructor)
+
+  /// The operand used transposed: for example W in dx = dy . W, after y = x . W^T.
+  GemmOperand transposed() const {
+    GemmOperand result = *this;
+    result.transposed_ = !transposed_;
+    return result;
+  }
+
+  std::int64_t rows() const { return transposed_ ? stored_cols() : stored_rows(); }
+  std::int64_t cols() const { return transposed_ ? stored_rows() : stored_cols(); }
+  bool is_transposed() const { return transposed_; }
+  const MatrixView* dense() const { return std::get_if<MatrixView>(&source_); }
+  const QuantizedTensor* quantized() const {
+    const auto* pointer = std::get_if<const QuantizedTensor*>(&source_);
+    return pointer == nullptr ? nullptr : *pointer;
+  }
+
+ private:
+  std::int64_t stored_rows() const { return dense() != nullptr ? dense()->rows : quantized()->rows; }
+  std::int64_t stored_cols() const { return dense() != nullptr ? dense()->cols : quantized()->cols; }
+
+  std::variant<MatrixView, const QuantizedTensor*> source_;
+  bool transposed_ = false;
+};
+
+/// alpha = amax_a * amax_b / (range_a * range_b), in f32.
+float gemm_alpha(const GemmOperand& a, const GemmOperand& b);
+
+enum class Accumulate : bool { no, yes };
+
+}  // namespace tetrad

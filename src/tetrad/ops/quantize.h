@@ -1,0 +1,151 @@
+#pragma once
+// The contract of quantization: what a quantizer is told, what it leaves behind, what it reports.
+//
+// A quantized matrix is described as its GEMM consumes it: [rows, cols] with the reduction dimension, and so the blocks,
+// along cols. Quantizing "along axis 0" therefore means quantizing the transposed view of the input.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tetrad/core/buffer.h"
+#include "tetrad/core/matrix.h"
+#include "tetrad/numerics/hadamard.h"
+#include "tetrad/numerics/philox.h"
+
+namespace tetrad {
+
+enum class Format : std::uint8_t { nvfp4, mxfp4, fp8 };
+
+enum class Rounding : std::uint8_t {
+  nearest,              //!< to nearest even
+  stochastic,           //!< u = (r + 1/2)/256: unbiased
+  stochastic_hardware,  //!< u = r/256, as software for Blackwell does it
+};
+
+/// Which elements share a scale, rows x cols; `whole` is one scale for the tensor (FP8 only).
+struct BlockShape {
+  std::int64_t rows = 1;
+  std::int64_t cols = 16;
+  static constexpr BlockShape whole() { return {0, 0}; }
+  bool is_whole() const { return rows == 0; }
+  friend constexpr bool operator==(const BlockShape&, const BlockShape&) = default;
+};
+
+/// How one operand of one GEMM is quantized. Recipes are tables of these.
+struct QuantSpec {
+  Format format = Format::nvfp4;
+  BlockShape block = {1, 16};
+  int axis = 1;  //!< of the input that the blocks run along; 0 quantizes the transposed matrix
+  Rounding rounding = Rounding::nearest;
+  int hadamard = 0;  //!< size of the random Hadamard transform along the block axis; 0 = none
+  std::uint32_t signs = kFixedSigns;
+  bool adaptive = false;  //!< 4/6 block scaling (NVFP4 only)
+};
+
+/// How the codes of a quantized [rows, cols] matrix lie in memory. Packed pairs are always neighbours along cols.
+enum class CodeOrder : std::uint8_t {
+  row_major,  //!< bytes [rows, cols/2], scales [rows, cols/16]: what files and native kernels want
+  col_major,  //!< bytes [cols/2, rows], scales [cols/16, rows]: what falls out of an input that lies transposed,
+              //!< with no transpose paid; for consumers that accept any operand order
+};
+
+/// How much of the tensor the statistics below `amax` are measured on.
+enum class Telemetry : std::uint8_t {
+  none,
+  sampled,  //!< one tile of sixteen, the same ones always: about 1/16 of the cost, for training
+  full,     //!< every element
+};
+
+struct QuantStats {
+  float amax = 0;                    //!< of the values that were quantized (after the transform)
+  std::int64_t non_finite = 0;       //!< NaN or infinite values; if any, the result decodes to NaN
+  std::int64_t blocks = 0;           //!< with a scale of their own
+  std::int64_t zero_scale_blocks = 0;  //!< blocks that are not all zero, whose scale underflowed to zero
+  std::int64_t measured = 0;         //!< elements behind the figures below
+  std::int64_t flushed = 0;          //!< nonzero values that decode to zero
+  std::int64_t saturated = 0;        //!< values beyond the largest code, by more than the cast's own rounding of it
+  double signal = 0;                 //!< sum of x^2
+  double noise = 0;                  //!< sum of (x - decoded)^2
+  double max_error = 0;              //!< max |x - decoded|
+
+  double flushed_fraction() const { return measured == 0 ? 0.0 : double(flushed) / double(measured); }
+  double saturated_fraction() const { return measured == 0 ? 0.0 : double(saturated) / double(measured); }
+  /// Infinite when nothing was lost.
+  double sqnr_db() const;
+  /// Adds the statistics of another tensor, or of another part of this one.
+  void merge(const QuantStats& other);
+};
+
+/// Where a part of a tensor lies in the whole, so that stochastic rounding gives each element the same bits however the
+/// tensor is split.
+struct PartOfTensor {
+  std::int64_t first_row = 0;
+  std::int64_t first_col = 0;   //!< a multiple of 16
+  std::int64_t total_cols = 0;  //!< of the whole tensor; 0 = this part has all columns
+};
+
+struct QuantizeOptions {
+  RandomStream random;  //!< used by stochastic rounding only
+  PartOfTensor part;
+  CodeOrder order = CodeOrder::row_major;
+  Telemetry telemetry = Telemetry::sampled;
+  /// Tensor amax to scale by instead of the input's own: for a part of a tensor, or a scale shared between tensors.
+  std::optional<float> amax;
+};
+
+/// A quantized [rows, cols] matrix.
+struct QuantizedTensor {
+  QuantSpec spec;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  CodeOrder order = CodeOrder::row_major;
+  Buffer codes;   //!< E2M1: two per byte; E4M3: one per byte
+  Buffer scales;  //!< see scale_rows(), scale_cols(); E4M3 or E8M0 bytes, or f32 for FP8
+  float amax = 0;  //!< per-tensor amax, from which the NVFP4 tensor scale follows; NaN: the input was not finite
+
+  std::int64_t code_bytes_per_row() const { return spec.format == Format::fp8 ? cols : cols / 2; }
+  /// Scales of 16x16 blocks are stored for each of their rows, so that 1x16 and 16x16 are one layout; those of 128x128
+  /// blocks are stored once.
+  std::int64_t scale_rows() const;
+  std::int64_t scale_cols() const;
+
+  /// What is left to alpha: the decoded operand times (numerator / denominator) is the tensor.
+  struct Factor {
+    float numerator = 1;
+    float denominator = 1;
+  };
+  Factor alpha_factor() const;
+};
+
+/// Throws Error unless `spec` is consistent and a [rows, cols] matrix (as consumed) can be quantized so. `what` names
+/// the tensor in the message.
+void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::string_view what);
+
+/// The block shape that a format has when nothing is said.
+BlockShape default_block(Format format);
+
+std::string_view name_of(Format format);
+std::string_view name_of(Rounding rounding);
+std::string name_of(const BlockShape& block);
+Format format_from_name(std::string_view name);
+Rounding rounding_from_name(std::string_view name);
+BlockShape block_from_name(std::string_view name);
+
+/// One line for people: "nvfp4 1x16, stochastic, hadamard 16".
+std::string describe(const QuantSpec& spec);
+
+/// Wᵀ from W, for square blocks: the same codes and scales in the other order. Equal, byte for byte, to quantizing the
+/// transposed matrix with the same spec. Row-major tensors only.
+QuantizedTensor transposed(const QuantizedTensor& tensor);
+
+/// The same tensor with its bytes in row-major order.
+QuantizedTensor to_row_major(const QuantizedTensor& tensor);
+
+/// NVFP4 and MXFP4 block scales in the tiles that Blackwell's matrix library reads, and back.
+Buffer swizzle_scales(const QuantizedTensor& tensor);
+Buffer unswizzle_scales(std::span<const std::byte> swizzled, std::int64_t rows, std::int64_t cols);
+
+}  // namespace tetrad
