@@ -4,11 +4,15 @@
 
 namespace tetrad {
 namespace {
-int requested_threads = 0;
-}
 
-int thread_count() { return requested_threads > 0 ? requested_threads : omp_get_max_threads(); }
+// Read once, before anybody (OpenBLAS, say) changes OpenMP's setting.
+const int default_thread_count = omp_get_max_threads();
+int requested_thread_count = 0;
 
-void set_thread_count(int count) { requested_threads = count; }
+}  // namespace
+
+int thread_count() { return requested_thread_count > 0 ? requested_thread_count : default_thread_count; }
+
+void set_thread_count(int count) { requested_thread_count = count; }
 
 }  // namespace tetrad

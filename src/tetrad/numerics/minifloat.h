@@ -2,12 +2,11 @@
 // Small binary floating-point formats: E2M1, E4M3, E5M2 (and the decoder of F16) from one definition.
 //
 // The casts are written on the bits of |x| and without data-dependent branches, so that the compiler can vectorise a
-// loop around them and a GPU thread never diverges.
+// loop around them and a GPU thread never diverges. Codes travel as 32-bit words for the same reason: lanes of one width.
 
 #include <bit>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "tetrad/numerics/host_device.h"
 
@@ -34,8 +33,6 @@ enum class NegativeZero { kept, dropped };
 template <int kExponentBits, int kMantissaBits, int kBias, std::uint32_t kMaxMagnitude, Specials kSpecials,
           NegativeZero kNegativeZero>
 struct Minifloat {
-  using Code = std::conditional_t<(1 + kExponentBits + kMantissaBits <= 8), std::uint8_t, std::uint16_t>;
-
   static constexpr std::uint32_t kSignBit = 1u << (kExponentBits + kMantissaBits);
   static constexpr std::uint32_t kMagnitudeMask = kSignBit - 1;
   static constexpr std::uint32_t kMaxCode = kMaxMagnitude;
@@ -54,37 +51,31 @@ struct Minifloat {
   static constexpr float kMax = decode(kMaxMagnitude);
 
   /// Round to nearest even, saturating at +-kMax. (NaN saturates too: callers reject non-finite input before.)
-  TETRAD_HD static constexpr Code encode(float x) {
+  TETRAD_HD static constexpr std::uint32_t encode(float x) {
     const float a = saturated_magnitude(x);
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(a);
-    // Normal range: the usual "add half, tie to the even last bit" on the mantissa, then rebias the exponent.
-    const std::uint32_t tie_to_even = (bits >> kDroppedBits) & 1u;
-    const std::uint32_t normal = ((bits + (kHalf - 1) + tie_to_even) >> kDroppedBits) - kRebias;
-    // Subnormal range: adding a constant whose last bit weighs kMinSubnormal makes the FPU round for us.
-    constexpr float kMagic = 1.5f * exp2_of(23) * kMinSubnormal;
-    const std::uint32_t subnormal =
-        std::bit_cast<std::uint32_t>(a + kMagic) - std::bit_cast<std::uint32_t>(kMagic);
-    return with_sign(a < kMinNormal ? subnormal : normal, x);
+    const std::uint32_t exponent = clamped_exponent(a);
+    // Adding a power of two whose last bit weighs one step of the format makes the FPU round, ties to even, for us.
+    const std::uint32_t magic = exponent + (static_cast<std::uint32_t>(kDroppedBits) << 23);
+    const std::uint32_t steps = std::bit_cast<std::uint32_t>(a + std::bit_cast<float>(magic)) - magic;
+    return with_sign(steps + binade(exponent), x);
   }
 
   /// Stochastic rounding as a pure function of the value and one random byte, saturating at +-kMax. With lo <= |x| < hi
   /// the neighbours, rounds up exactly when (|x| - lo)/(hi - lo) + u >= 1; see StochasticBias for u.
-  TETRAD_HD static constexpr Code encode_stochastic(float x, std::uint32_t random_byte,
-                                                    StochasticBias bias = StochasticBias::centred) {
+  TETRAD_HD static constexpr std::uint32_t encode_stochastic(float x, std::uint32_t random_byte,
+                                                             StochasticBias bias = StochasticBias::centred) {
     const float a = saturated_magnitude(x);
-    const std::uint32_t u = 2 * random_byte + static_cast<std::uint32_t>(bias);  // in units of 1/512 of a step
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(a);
-    const std::uint32_t normal = ((bits + (u << (kDroppedBits - 9))) >> kDroppedBits) - kRebias;
-    // Fixed point with 9 fraction bits. Truncating the rest is exact: u is a multiple of 1/512, so lower bits of the
-    // fraction cannot change the comparison with 1.
-    const float fixed = (a < kMinNormal ? a : 0.0f) * (512.0f / kMinSubnormal);
-    const std::uint32_t subnormal = (static_cast<std::uint32_t>(static_cast<std::int32_t>(fixed)) + u) >> 9;
-    return with_sign(a < kMinNormal ? subnormal : normal, x);
+    const std::uint32_t exponent = clamped_exponent(a);
+    // |x| in units of 1/512 of a step. Truncating what is below is exact: u is a multiple of 1/512, so lower bits cannot
+    // change the comparison with 1.
+    const std::uint32_t scale = (static_cast<std::uint32_t>(2 * 127 + kMantissaBits + 9) << 23) - exponent;
+    const auto fixed = static_cast<std::uint32_t>(static_cast<std::int32_t>(a * std::bit_cast<float>(scale)));
+    const std::uint32_t steps = (fixed + 2 * random_byte + static_cast<std::uint32_t>(bias)) >> 9;
+    return with_sign(steps + binade(exponent), x);
   }
 
  private:
   static constexpr int kDroppedBits = 23 - kMantissaBits;
-  static constexpr std::uint32_t kHalf = 1u << (kDroppedBits - 1);
   static constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - kBias) << kMantissaBits;
 
   TETRAD_HD static constexpr float saturated_magnitude(float x) {
@@ -92,11 +83,24 @@ struct Minifloat {
     return a < kMax ? a : kMax;
   }
 
-  TETRAD_HD static constexpr Code with_sign(std::uint32_t magnitude, float x) {
+  /// The exponent field of a, in place in an f32, but never below that of kMinNormal: subnormals of the format share the
+  /// step of its first binade.
+  TETRAD_HD static constexpr std::uint32_t clamped_exponent(float a) {
+    constexpr std::uint32_t kLowest = static_cast<std::uint32_t>(128 - kBias) << 23;
+    const std::uint32_t exponent = std::bit_cast<std::uint32_t>(a) & 0x7F800000u;
+    return exponent > kLowest ? exponent : kLowest;
+  }
+
+  /// What to add to the number of steps, hidden bit included, to get the code.
+  TETRAD_HD static constexpr std::uint32_t binade(std::uint32_t exponent) {
+    return (exponent >> kDroppedBits) - (static_cast<std::uint32_t>(128 - kBias) << kMantissaBits);
+  }
+
+  TETRAD_HD static constexpr std::uint32_t with_sign(std::uint32_t magnitude, float x) {
     constexpr int kShift = 31 - (kExponentBits + kMantissaBits);
     std::uint32_t sign = (std::bit_cast<std::uint32_t>(x) >> kShift) & kSignBit;
     if constexpr (kNegativeZero == NegativeZero::dropped) sign = x < 0.0f ? kSignBit : 0u;
-    return static_cast<Code>(magnitude | sign);
+    return magnitude | sign;
   }
 
   TETRAD_HD static constexpr std::uint32_t sign_to_f32(std::uint32_t code) {

@@ -66,7 +66,7 @@ struct QuantStats {
   std::int64_t zero_scale_blocks = 0;  //!< blocks that are not all zero, whose scale underflowed to zero
   std::int64_t measured = 0;         //!< elements behind the figures below
   std::int64_t flushed = 0;          //!< nonzero values that decode to zero
-  std::int64_t saturated = 0;        //!< values beyond the largest code, by more than the cast's own rounding of it
+  std::int64_t saturated = 0;        //!< values clipped: beyond the largest code by more than f32 rounding
   double signal = 0;                 //!< sum of x^2
   double noise = 0;                  //!< sum of (x - decoded)^2
   double max_error = 0;              //!< max |x - decoded|

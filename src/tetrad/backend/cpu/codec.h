@@ -1,0 +1,84 @@
+#pragma once
+// What differs between the formats when a block is encoded or decoded: the element, the stored scale, the scale arithmetic
+// (all from numerics/). The loops around them are shared.
+
+#include <cstdint>
+#include <limits>
+
+#include "tetrad/numerics/fp8.h"
+#include "tetrad/numerics/mxfp4.h"
+#include "tetrad/numerics/nvfp4.h"
+#include "tetrad/ops/quantize.h"
+
+namespace tetrad::cpu {
+
+/// A block's scale in its three roles. `Word` is the stored scale in a lane: 32 bits wide whatever is stored.
+template <typename Word>
+struct Scale {
+  Word stored;
+  float encode;  //!< multiplies an element before the cast
+  float value;   //!< multiplies a decoded element
+};
+
+struct Nvfp4Codec {
+  using Element = E2m1;
+  using Stored = std::uint8_t;
+  using Word = std::uint32_t;
+  static constexpr bool kPacked = true;
+  static constexpr int kBlock = nvfp4::kBlock;
+  static constexpr Stored kPoison = 0;  // the tensor's amax carries the NaN
+
+  nvfp4::TensorScale tensor;
+
+  Scale<Word> scale(float amax, float stretch) const {
+    const nvfp4::BlockScale s = nvfp4::block_scale(amax, tensor, stretch);
+    return {s.byte, s.encode, decode_scale(s.byte)};
+  }
+  static float decode_scale(Word stored) { return E4m3::decode(stored); }
+  float tensor_decode() const { return tensor.decode; }
+};
+
+struct Mxfp4Codec {
+  using Element = E2m1;
+  using Stored = std::uint8_t;
+  using Word = std::uint32_t;
+  static constexpr bool kPacked = true;
+  static constexpr int kBlock = mxfp4::kBlock;
+  static constexpr Stored kPoison = E8m0::kNan;
+
+  static Scale<Word> scale(float amax, float /*stretch*/) {
+    const mxfp4::BlockScale s = mxfp4::block_scale(amax);
+    return {s.byte, s.encode, decode_scale(s.byte)};
+  }
+  static float decode_scale(Word stored) { return E8m0::decode(stored); }
+  static float tensor_decode() { return 1.0f; }
+};
+
+struct Fp8Codec {
+  using Element = E4m3;
+  using Stored = float;
+  using Word = float;
+  static constexpr bool kPacked = false;
+  static constexpr int kBlock = fp8::kBlock;
+  static constexpr Stored kPoison = std::numeric_limits<float>::quiet_NaN();
+
+  static Scale<Word> scale(float amax, float /*stretch*/) {
+    const fp8::BlockScale s = fp8::block_scale(amax);
+    return {s.decode, s.encode, s.decode};
+  }
+  static float decode_scale(Word stored) { return stored; }
+  static float tensor_decode() { return 1.0f; }
+};
+
+/// Calls body with the codec of a tensor; `amax` is the tensor's.
+template <typename Body>
+decltype(auto) with_codec(Format format, float amax, bool adaptive, const Body& body) {
+  switch (format) {
+    case Format::nvfp4: return body(Nvfp4Codec{nvfp4::tensor_scale(amax, adaptive)});
+    case Format::mxfp4: return body(Mxfp4Codec{});
+    case Format::fp8: break;
+  }
+  return body(Fp8Codec{});
+}
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,144 @@
+#pragma once
+// Encoding one chunk of a tile: 16 elements of 16 runs, cast, measured and packed.
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "tetrad/backend/cpu/codec.h"
+#include "tetrad/backend/cpu/tile.h"
+#include "tetrad/numerics/philox.h"
+
+namespace tetrad::cpu {
+
+/// The scales of one block in every lane.
+template <typename Codec>
+struct LaneScales {
+  alignas(64) typename Codec::Word stored[kLanes];
+  alignas(64) float encode[kLanes];
+  alignas(64) float value[kLanes];
+};
+
+/// Sixteen random bytes for each lane.
+struct LaneRandom {
+  alignas(64) std::uint32_t word[4][kLanes];
+
+  /// Lane l draws for group first + l * step.
+  void draw(const RandomStream& stream, std::uint32_t first, std::uint32_t step) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const PhiloxWords words = stream.group(first + lane * step);
+      for (std::size_t w = 0; w < 4; ++w) word[w][lane] = words[w];
+    }
+  }
+};
+
+/// Statistics of many chunks. Lanes are summed in f32; each chunk's sums move into doubles before they grow.
+struct LaneStats {
+  float tensor_decode;  //!< what the decoded value is multiplied by
+  float normalise;      //!< a power of two that brings the tensor's amax near 2^11: squares neither over- nor underflow
+  double signal = 0;    //!< of normalised values, as are the next two
+  double noise = 0;
+  float max_error = 0;
+  std::int64_t flushed = 0;
+  std::int64_t saturated = 0;
+};
+
+/// The codes of a chunk, packed into 32-bit words, for each lane: little-endian, so that the words of a lane, one after
+/// another, are its bytes in memory.
+template <typename Codec>
+struct LaneCodes {
+  static constexpr int kBits = Codec::kPacked ? 4 : 8;
+  static constexpr int kPerWord = 32 / kBits;
+  static constexpr int kWords = kChunk / kPerWord;
+  alignas(64) std::uint32_t word[kWords][kLanes];
+};
+
+inline float magnitude(float x) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu); }
+
+/// Encodes the chunk that starts at element `first` of each run.
+template <typename Codec, bool kStochastic>
+void encode_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales, const LaneRandom& random,
+                  StochasticBias bias, LaneCodes<Codec>& codes) {
+  using Codes = LaneCodes<Codec>;
+  for (int w = 0; w < Codes::kWords; ++w) {
+    alignas(64) std::uint32_t word[kLanes] = {};
+    for (int j = 0; j < Codes::kPerWord; ++j) {
+      const int i = w * Codes::kPerWord + j;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const float scaled = tile.value[first + i][lane] * scales.encode[lane];
+        std::uint32_t code = 0;
+        if constexpr (kStochastic) {
+          const std::uint32_t byte = (random.word[i / 4][lane] >> (8 * (i % 4))) & 0xFFu;
+          code = Codec::Element::encode_stochastic(scaled, byte, bias);
+        } else {
+          code = Codec::Element::encode(scaled);
+        }
+        word[lane] |= code << (Codes::kBits * j);
+      }
+    }
+    for (int lane = 0; lane < kLanes; ++lane) codes.word[w][lane] = word[lane];
+  }
+}
+
+template <typename Codec>
+void measure_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales, const LaneCodes<Codec>& codes,
+                   LaneStats& stats) {
+  using Codes = LaneCodes<Codec>;
+  constexpr float kClipped = Codec::Element::kMax * (1.0f + 0x1p-20f);  // beyond what f32 rounding of x * encode explains
+  alignas(64) float signal[kLanes] = {};
+  alignas(64) float noise[kLanes] = {};
+  alignas(64) float max_error[kLanes] = {};
+  alignas(64) std::int32_t flushed[kLanes] = {};
+  alignas(64) std::int32_t saturated[kLanes] = {};
+  for (int i = 0; i < kChunk; ++i)
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const float x = tile.value[first + i][lane];
+      const std::uint32_t code =
+          (codes.word[i / Codes::kPerWord][lane] >> (Codes::kBits * (i % Codes::kPerWord))) & ((1u << Codes::kBits) - 1);
+      const float decoded = Codec::Element::decode(code) * scales.value[lane] * stats.tensor_decode;
+      const float error = magnitude(x - decoded) * stats.normalise;
+      const float normalised = x * stats.normalise;
+      signal[lane] += normalised * normalised;
+      noise[lane] += error * error;
+      max_error[lane] = error > max_error[lane] ? error : max_error[lane];
+      flushed[lane] += decoded == 0.0f ? (x != 0.0f ? 1 : 0) : 0;
+      const float limit = scales.value[lane] > 0.0f ? kClipped : std::numeric_limits<float>::infinity();
+      saturated[lane] += magnitude(x * scales.encode[lane]) > limit ? 1 : 0;
+    }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    stats.signal += signal[lane];
+    stats.noise += noise[lane];
+    stats.max_error = max_error[lane] > stats.max_error ? max_error[lane] : stats.max_error;
+    stats.flushed += flushed[lane];
+    stats.saturated += saturated[lane];
+  }
+}
+
+/// Stores the codes of `lanes` lanes. Lane 0's bytes begin at `out`; those of one lane are `byte_stride` apart, and lanes
+/// `lane_stride`.
+template <typename Codec>
+void store_codes(const LaneCodes<Codec>& codes, int lanes, std::uint8_t* out, std::int64_t byte_stride,
+                 std::int64_t lane_stride) {
+  constexpr int kWords = LaneCodes<Codec>::kWords;
+  if (byte_stride == 1) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      std::uint32_t bytes[kWords];
+      for (int w = 0; w < kWords; ++w) bytes[w] = codes.word[w][lane];
+      std::memcpy(out + lane * lane_stride, bytes, sizeof(bytes));
+    }
+    return;
+  }
+  for (int b = 0; b < kWords * 4; ++b) {
+    std::uint8_t byte[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane)
+      byte[lane] = static_cast<std::uint8_t>(codes.word[b / 4][lane] >> (8 * (b % 4)));
+    std::uint8_t* row = out + b * byte_stride;
+    if (lane_stride == 1)
+      std::memcpy(row, byte, static_cast<std::size_t>(lanes));
+    else
+      for (int lane = 0; lane < lanes; ++lane) row[lane * lane_stride] = byte[lane];
+  }
+}
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,313 @@
+// Quantization in two passes over the input: block maxima (whose maximum is the tensor's amax), then codes. The adaptive
+// 4/6 choice adds a pass between them. Every pass runs over the same tiles.
+
+#include "tetrad/backend/cpu/quantize.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tetrad/backend/cpu/block_grid.h"
+#include "tetrad/backend/cpu/encode.h"
+#include "tetrad/core/error.h"
+#include "tetrad/core/threads.h"
+
+namespace tetrad::cpu {
+namespace {
+
+constexpr std::uint32_t kMagnitudeBits = 0x7FFFFFFFu;
+constexpr std::uint32_t kInfinityBits = 0x7F800000u;
+
+class Quantizer {
+ public:
+  Quantizer(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options, QuantizedTensor& out)
+      : x_(x),
+        spec_(spec),
+        options_(options),
+        out_(out),
+        grid_(x, spec.block),
+        reader_(x, spec, grid_.block_rows(), grid_.block_cols()),
+        step_(reader_.step()),
+        block_amax_(static_cast<std::size_t>(grid_.size())) {}
+
+  QuantStats run() {
+    allocate();
+    find_block_amax();
+    QuantStats stats;
+    stats.blocks = spec_.block.is_whole() ? 1 : grid_.size();
+    stats.amax = tensor_amax();
+    if (!std::isfinite(stats.amax)) {
+      poison(stats);
+      return stats;
+    }
+    out_.amax = options_.amax.value_or(stats.amax);
+    if (spec_.block.is_whole()) std::ranges::fill(block_amax_, out_.amax);
+    if (spec_.adaptive) choose_stretch();
+    with_codec(spec_.format, out_.amax, spec_.adaptive, [&](const auto& codec) { encode(codec, stats); });
+    return stats;
+  }
+
+ private:
+  void allocate() {
+    out_.spec = spec_;
+    out_.rows = x_.rows;
+    out_.cols = x_.cols;
+    out_.order = options_.order;
+    const auto reuse = [](Buffer& buffer, std::int64_t bytes) {
+      if (static_cast<std::int64_t>(buffer.size()) != bytes) buffer = Buffer(static_cast<std::size_t>(bytes));
+    };
+    const std::int64_t scale_bytes = spec_.format == Format::fp8 ? sizeof(float) : 1;
+    reuse(out_.codes, out_.rows * out_.code_bytes_per_row());
+    reuse(out_.scales, out_.scale_rows() * out_.scale_cols() * scale_bytes);
+
+    const bool row_major = out_.order == CodeOrder::row_major;
+    code_row_stride_ = row_major ? out_.code_bytes_per_row() : 1;
+    code_byte_stride_ = row_major ? 1 : out_.rows;
+    scale_row_stride_ = row_major ? out_.scale_cols() : 1;
+    scale_col_stride_ = row_major ? 1 : out_.scale_rows();
+  }
+
+  void find_block_amax() {
+    parallel_for(reader_.units(), [&](std::int64_t unit) {
+      reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
+        for (int first = 0; first < tile.length; first += static_cast<int>(grid_.block_cols()))
+          update_block_amax(tile, first);
+      });
+    });
+  }
+
+  /// Maxima of the bits of |x|: the order of floats, and NaN and infinity on top instead of lost.
+  void update_block_amax(const Tile& tile, int first) {
+    alignas(64) std::uint32_t largest[kLanes] = {};
+    for (int i = first; i < first + static_cast<int>(grid_.block_cols()); ++i)
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const std::uint32_t bits = std::bit_cast<std::uint32_t>(tile.value[i][lane]) & kMagnitudeBits;
+        largest[lane] = bits > largest[lane] ? bits : largest[lane];
+      }
+    const int lanes = tile.lanes_with(first, step_);
+    const std::int64_t stride = grid_.stride(step_);
+    float* amax = block_amax_.data() + grid_.index(tile, first);
+    for (int lane = 0; lane < lanes; ++lane) {
+      float& block = amax[lane * stride];
+      block = std::bit_cast<float>(std::max(std::bit_cast<std::uint32_t>(block), largest[lane]));
+    }
+  }
+
+  float tensor_amax() const {
+    std::uint32_t largest = 0;
+    for (const float amax : block_amax_) largest = std::max(largest, std::bit_cast<std::uint32_t>(amax));
+    return std::bit_cast<float>(largest);
+  }
+
+  /// Non-finite input: no code can stand for it, so the whole tensor decodes to NaN.
+  void poison(QuantStats& stats) {
+    out_.amax = std::numeric_limits<float>::quiet_NaN();
+    std::ranges::fill(out_.codes.span<std::uint8_t>(), std::uint8_t{0});
+    with_codec(spec_.format, out_.amax, spec_.adaptive, [&](const auto& codec) {
+      using Codec = std::remove_cvref_t<decltype(codec)>;
+      std::ranges::fill(out_.scales.span<typename Codec::Stored>(), Codec::kPoison);
+    });
+    for (std::int64_t unit = 0; unit < reader_.units(); ++unit)
+      reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
+        for (int i = 0; i < tile.length; ++i)
+          for (const float value : tile.value[i])
+            stats.non_finite += (std::bit_cast<std::uint32_t>(value) & kMagnitudeBits) >= kInfinityBits ? 1 : 0;
+      });
+  }
+
+  /// 4/6: which of the two scales leaves the smaller squared error, judged with rounding to nearest.
+  void choose_stretch() {
+    const Nvfp4Codec codec{nvfp4::tensor_scale(out_.amax, true)};
+    std::vector<double> error6(block_amax_.size());  // with the block's largest value mapped to 6
+    std::vector<double> error4(block_amax_.size());  // and to 4
+    parallel_for(reader_.units(), [&](std::int64_t unit) {
+      reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
+        for (int first = 0; first < tile.length; first += nvfp4::kBlock) {
+          add_squared_errors(codec, tile, first, 1.0f, error6);
+          add_squared_errors(codec, tile, first, nvfp4::kAdaptiveStretch, error4);
+        }
+      });
+    });
+    stretch_.resize(block_amax_.size());
+    for (std::size_t block = 0; block < stretch_.size(); ++block)
+      stretch_[block] = error4[block] < error6[block] ? nvfp4::kAdaptiveStretch : 1.0f;
+  }
+
+  void add_squared_errors(const Nvfp4Codec& codec, const Tile& tile, int first, float stretch,
+                          std::vector<double>& errors) const {
+    alignas(64) float encode[kLanes];
+    alignas(64) float value[kLanes];
+    alignas(64) float amax[kLanes];
+    gather(block_amax_, tile, first, 0.0f, amax);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const Scale<std::uint32_t> scale = codec.scale(amax[lane], stretch);
+      encode[lane] = scale.encode;
+      value[lane] = scale.value;
+    }
+    const double tensor_decode = codec.tensor_decode();
+    double sum[kLanes] = {};
+    for (int i = first; i < first + nvfp4::kBlock; ++i)
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const float x = tile.value[i][lane];
+        const double decoded = E2m1::decode(E2m1::encode(x * encode[lane])) * value[lane];
+        const double error = decoded * tensor_decode - x;
+        sum[lane] += error * error;
+      }
+    const int lanes = tile.lanes_with(first, step_);
+    for (int lane = 0; lane < lanes; ++lane)
+      errors[static_cast<std::size_t>(grid_.index(tile, first) + lane * grid_.stride(step_))] += sum[lane];
+  }
+
+  /// What is known of each lane's block; `absent` in lanes outside the matrix.
+  void gather(const std::vector<float>& blocks, const Tile& tile, int first, float absent, float (&out)[kLanes]) const {
+    const int lanes = tile.lanes_with(first, step_);
+    const std::int64_t stride = grid_.stride(step_);
+    const float* in = blocks.data() + grid_.index(tile, first);
+    if (lanes == kLanes && stride == 1) {
+      std::memcpy(out, in, sizeof(out));
+      return;
+    }
+    for (int lane = 0; lane < kLanes; ++lane) out[lane] = lane < lanes ? in[lane * stride] : absent;
+  }
+
+  template <typename Codec>
+  void encode(const Codec& codec, QuantStats& stats) {
+    std::vector<QuantStats> parts(static_cast<std::size_t>(reader_.units()));
+    parallel_for(reader_.units(), [&](std::int64_t unit) {
+      parts[static_cast<std::size_t>(unit)] = encode_unit(codec, unit);
+    });
+    for (const QuantStats& part : parts) stats.merge(part);
+    if (spec_.block.is_whole()) *out_.scales.as<float>() = fp8::block_scale(out_.amax).decode;
+  }
+
+  template <typename Codec>
+  QuantStats encode_unit(const Codec& codec, std::int64_t unit) {
+    constexpr std::int64_t kSampleEvery = 16;
+    QuantStats stats;
+    LaneStats lane_stats = new_lane_stats(codec.tensor_decode());
+    LaneScales<Codec> scales;
+    LaneCodes<Codec> codes;
+    reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t index) {
+      const bool measure = options_.telemetry == Telemetry::full ||
+                           (options_.telemetry == Telemetry::sampled && index % kSampleEvery == 0);
+      for (int first = 0; first < tile.length; first += kChunk) {
+        if (first % Codec::kBlock == 0) make_scales(codec, tile, first, scales, stats);
+        cast(tile, first, scales, codes);
+        const int lanes = tile.lanes_with(first, step_);
+        store_codes(codes, lanes, code_address(tile, first), code_byte_stride_, code_lane_stride());
+        if (!measure) continue;
+        measure_chunk<Codec>(tile, first, scales, codes, lane_stats);
+        stats.measured += lanes * kChunk;
+      }
+    });
+    const double scale = 1.0 / lane_stats.normalise;
+    stats.signal = lane_stats.signal * scale * scale;
+    stats.noise = lane_stats.noise * scale * scale;
+    stats.max_error = lane_stats.max_error * scale;
+    stats.flushed = lane_stats.flushed;
+    stats.saturated = lane_stats.saturated;
+    return stats;
+  }
+
+  template <typename Codec>
+  void cast(const Tile& tile, int first, const LaneScales<Codec>& scales, LaneCodes<Codec>& codes) const {
+    LaneRandom random;
+    if (spec_.rounding == Rounding::nearest) {
+      encode_chunk<Codec, false>(tile, first, scales, random, StochasticBias::centred, codes);
+      return;
+    }
+    const PartOfTensor& part = options_.part;
+    const std::int64_t total_cols = part.total_cols > 0 ? part.total_cols : x_.cols;
+    const std::int64_t element = (part.first_row + tile.row) * total_cols + part.first_col + tile.col + first;
+    const std::int64_t lane_step = step_.rows * total_cols + step_.cols;
+    random.draw(options_.random, static_cast<std::uint32_t>(element / RandomStream::kGroup),
+                static_cast<std::uint32_t>(lane_step / RandomStream::kGroup));
+    const bool centred = spec_.rounding == Rounding::stochastic;
+    encode_chunk<Codec, true>(tile, first, scales, random,
+                              centred ? StochasticBias::centred : StochasticBias::hardware, codes);
+  }
+
+  template <typename Codec>
+  void make_scales(const Codec& codec, const Tile& tile, int first, LaneScales<Codec>& scales, QuantStats& stats) {
+    alignas(64) float amax[kLanes];
+    alignas(64) float stretch[kLanes];
+    gather(block_amax_, tile, first, 0.0f, amax);
+    std::ranges::fill(stretch, 1.0f);
+    if (spec_.adaptive) gather(stretch_, tile, first, 1.0f, stretch);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto scale = codec.scale(amax[lane], stretch[lane]);
+      scales.stored[lane] = scale.stored;
+      scales.encode[lane] = scale.encode;
+      scales.value[lane] = scale.value;
+    }
+    if (spec_.block.is_whole()) return;
+    store_scales(tile, first, scales);
+    if (tile.row % grid_.block_rows() != 0) return;  // a block is counted with its first row
+    const int lanes = step_.rows > 0 && grid_.block_rows() > 1 ? 1 : tile.lanes_with(first, step_);
+    for (int lane = 0; lane < lanes; ++lane)
+      stats.zero_scale_blocks += amax[lane] > 0.0f && scales.value[lane] == 0.0f ? 1 : 0;
+  }
+
+  template <typename Codec>
+  void store_scales(const Tile& tile, int first, const LaneScales<Codec>& scales) {
+    std::int64_t row = tile.row;
+    int lanes = tile.lanes_with(first, step_);
+    if (spec_.format == Format::fp8 && grid_.block_rows() > 1) {  // stored once per block, by its first row
+      if (row % grid_.block_rows() != 0) return;
+      row = grid_.block_row(row);
+      if (step_.rows > 0) lanes = std::min(lanes, 1);
+    }
+    const std::int64_t stride = step_.rows * scale_row_stride_ + grid_.block_col(step_.cols) * scale_col_stride_;
+    auto* out = out_.scales.as<typename Codec::Stored>() + row * scale_row_stride_ +
+                grid_.block_col(tile.col + first) * scale_col_stride_;
+    if (lanes == kLanes && stride == 1)
+      for (int lane = 0; lane < kLanes; ++lane) out[lane] = static_cast<typename Codec::Stored>(scales.stored[lane]);
+    else
+      for (int lane = 0; lane < lanes; ++lane)
+        out[lane * stride] = static_cast<typename Codec::Stored>(scales.stored[lane]);
+  }
+
+  /// Code bytes of `cols` columns.
+  std::int64_t bytes_of(std::int64_t cols) const { return spec_.format == Format::fp8 ? cols : cols / 2; }
+
+  std::uint8_t* code_address(const Tile& tile, int first) const {
+    return out_.codes.as<std::uint8_t>() + tile.row * code_row_stride_ + bytes_of(tile.col + first) * code_byte_stride_;
+  }
+  std::int64_t code_lane_stride() const {
+    return step_.rows * code_row_stride_ + bytes_of(step_.cols) * code_byte_stride_;
+  }
+
+  LaneStats new_lane_stats(float tensor_decode) const {
+    // 2^(11 - exponent of amax), kept within the normal range.
+    const int exponent = out_.amax > 0.0f ? std::ilogb(out_.amax) : 0;
+    return {.tensor_decode = tensor_decode, .normalise = exp2_of(std::min(11 - exponent, 126))};
+  }
+
+  MatrixView x_;
+  const QuantSpec& spec_;
+  const QuantizeOptions& options_;
+  QuantizedTensor& out_;
+  BlockGrid grid_;
+  TileReader reader_;
+  LaneStep step_;
+  std::vector<float> block_amax_;  //!< in the grid's order
+  std::vector<float> stretch_;     //!< likewise; empty unless adaptive
+  std::int64_t code_row_stride_ = 0, code_byte_stride_ = 0;
+  std::int64_t scale_row_stride_ = 0, scale_col_stride_ = 0;
+};
+
+}  // namespace
+
+QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options, QuantizedTensor& out) {
+  const MatrixView consumed = spec.axis == 0 ? x.transposed() : x;
+  validate(spec, consumed.rows, consumed.cols, "quantize");
+  const PartOfTensor& part = options.part;
+  TETRAD_CHECK(part.first_col % RandomStream::kGroup == 0 && part.total_cols % RandomStream::kGroup == 0,
+               "a part of a tensor must begin at a column that is a multiple of 16, not at {} of {}", part.first_col,
+               part.total_cols);
+  return Quantizer(consumed, spec, options, out).run();
+}
+
+}  // namespace tetrad::cpu

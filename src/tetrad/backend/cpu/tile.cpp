@@ -1,0 +1,131 @@
+#include "tetrad/backend/cpu/tile.h"
+
+#include <cstring>
+
+#include "tetrad/backend/cpu/simd.h"
+#include "tetrad/core/checked.h"
+#include "tetrad/core/error.h"
+
+namespace tetrad::cpu {
+namespace {
+
+constexpr std::int64_t kUnitElements = 32768;  // enough to make a unit's overhead vanish, small enough to share out
+
+/// `count` is a constant where it matters, and the loop disappears.
+inline void widen(const float* in, int count, float* out) {
+  std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
+}
+inline void widen(const Bf16* in, int count, float* out) {
+  for (int i = 0; i < count; ++i) out[i] = in[i].to_f32();
+}
+
+/// Lanes are runs of a row: read each run's chunk as it lies, then turn the 16 x 16 square.
+template <typename T>
+void load_runs(const MatrixView& x, Tile& tile) {
+  const auto* data = static_cast<const T*>(x.data) + tile.row * x.row_stride + tile.col;
+  alignas(64) float square[kLanes][kChunk];
+  for (int first = 0; first < tile.length; first += kChunk) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (tile.has(lane, first))
+        widen(data + lane * tile.length + first, kChunk, square[lane]);
+      else
+        std::memset(square[lane], 0, sizeof(square[lane]));
+    }
+    const auto* in = reinterpret_cast<const std::uint32_t*>(&square[0][0]);
+    auto* out = reinterpret_cast<std::uint32_t*>(&tile.value[first][0]);
+    for (int r = 0; r < kLanes; r += 8)
+      for (int c = 0; c < kChunk; c += 8) transpose_8x8(in + r * kChunk + c, kChunk, out + c * kLanes + r, kLanes);
+  }
+}
+
+/// Lanes are rows of a matrix that lies transposed: each step along the run is a contiguous read.
+template <typename T>
+void load_rows(const MatrixView& x, Tile& tile) {
+  const auto* data = static_cast<const T*>(x.data) + tile.row + tile.col * x.col_stride;
+  for (int i = 0; i < tile.last_inside; ++i) {
+    const T* in = data + i * x.col_stride;
+    if (tile.lanes == kLanes) {
+      widen(in, kLanes, tile.value[i]);
+    } else {
+      std::memset(tile.value[i], 0, sizeof(tile.value[i]));
+      widen(in, tile.lanes, tile.value[i]);
+    }
+  }
+  for (int i = tile.last_inside; i < tile.length; ++i) std::memset(tile.value[i], 0, sizeof(tile.value[i]));
+}
+
+template <int kSize>
+void hadamard_tile(Tile& tile, std::uint32_t signs) {
+  for (int first = 0; first < tile.length; first += kSize)
+    hadamard<kSize>(reinterpret_cast<F32x16*>(tile.value[first]), signs);
+}
+
+void round_tile_to_bf16(Tile& tile) {
+  float* value = &tile.value[0][0];
+  for (int i = 0; i < tile.length * kLanes; ++i) value[i] = round_to_bf16(value[i]);
+}
+
+}  // namespace
+
+TileReader::TileReader(const MatrixView& x, const QuantSpec& spec, std::int64_t block_rows, std::int64_t block_cols)
+    : x_(x),
+      hadamard_(spec.hadamard),
+      signs_(spec.signs),
+      run_(static_cast<int>(std::max<std::int64_t>(block_cols, spec.hadamard))) {
+  TETRAD_CHECK(x.dtype == DType::f32 || x.dtype == DType::bf16, "cannot quantize {} values: convert to F32 or BF16",
+               name_of(x.dtype));
+  TETRAD_CHECK(x.row_stride == 1 || x.col_stride == 1, "a matrix to quantize must be contiguous along one dimension");
+  if (x.is_row_major()) {
+    step_ = {0, run_};
+    outer_extent_ = x.rows, outer_step_ = 1;
+    inner_extent_ = x.cols, inner_step_ = kLanes * run_;
+  } else {
+    step_ = {1, 0};
+    outer_extent_ = x.cols, outer_step_ = run_;
+    inner_extent_ = x.rows, inner_step_ = kLanes;
+  }
+  const std::int64_t granule = x.is_row_major() ? block_rows : run_;
+  unit_extent_ = granule * std::max<std::int64_t>(1, kUnitElements / (granule * std::max<std::int64_t>(1, inner_extent_)));
+  units_ = ceil_div(outer_extent_, unit_extent_);
+}
+
+void TileReader::place(Tile& tile, std::int64_t outer, std::int64_t inner) const {
+  if (step_.rows > 0) {
+    tile.row = inner;
+    tile.col = outer;
+    tile.lanes = static_cast<int>(std::min<std::int64_t>(kLanes, x_.rows - inner));
+    tile.last_inside = static_cast<int>(std::min<std::int64_t>(run_, x_.cols - outer));
+    return;
+  }
+  tile.row = outer;
+  tile.col = inner;
+  const std::int64_t left = x_.cols - inner;
+  tile.lanes = static_cast<int>(std::min<std::int64_t>(kLanes, ceil_div(left, run_)));
+  tile.last_inside = static_cast<int>(std::min<std::int64_t>(run_, left - (tile.lanes - 1) * run_));
+}
+
+void TileReader::load(Tile& tile) const {
+  const bool bf16 = x_.dtype == DType::bf16;
+  if (step_.rows > 0)
+    bf16 ? load_rows<Bf16>(x_, tile) : load_rows<float>(x_, tile);
+  else
+    bf16 ? load_runs<Bf16>(x_, tile) : load_runs<float>(x_, tile);
+  if (hadamard_ > 0) transform(tile);
+}
+
+void TileReader::transform(Tile& tile) const {
+  if (x_.dtype != DType::bf16) round_tile_to_bf16(tile);
+  switch (hadamard_) {
+    case 2: hadamard_tile<2>(tile, signs_); break;
+    case 4: hadamard_tile<4>(tile, signs_); break;
+    case 8: hadamard_tile<8>(tile, signs_); break;
+    case 16: hadamard_tile<16>(tile, signs_); break;
+    case 32: hadamard_tile<32>(tile, signs_); break;
+    case 64: hadamard_tile<64>(tile, signs_); break;
+    case 128: hadamard_tile<128>(tile, signs_); break;
+    default: fail("Hadamard size {} is not supported", hadamard_);
+  }
+  round_tile_to_bf16(tile);
+}
+
+}  // namespace tetrad::cpu
