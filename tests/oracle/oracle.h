@@ -46,7 +46,7 @@ struct Result {
   std::vector<float> decoded;  // [rows, cols]
   long zero_scale_blocks = 0;  // not all zero, but the scale is
   long flushed = 0;            // x != 0 that decode to zero
-  long saturated = 0;          // |f32(x * enc)| beyond the largest magnitude of the format
+  long saturated = 0;          // |f32(x * enc)| beyond the largest magnitude, in blocks with a scale
   double signal = 0;           // sum of x^2
   double noise = 0;            // sum of (x - decoded)^2
   double max_error = 0;        // max |x - decoded|

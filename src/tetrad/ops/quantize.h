@@ -88,12 +88,12 @@ struct PartOfTensor {
 };
 
 struct QuantizeOptions {
-  RandomStream random;  //!< used by stochastic rounding only
-  PartOfTensor part;
+  RandomStream random = {};  //!< used by stochastic rounding only
+  PartOfTensor part = {};
   CodeOrder order = CodeOrder::row_major;
   Telemetry telemetry = Telemetry::sampled;
   /// Tensor amax to scale by instead of the input's own: for a part of a tensor, or a scale shared between tensors.
-  std::optional<float> amax;
+  std::optional<float> amax = {};
 };
 
 /// A quantized [rows, cols] matrix.

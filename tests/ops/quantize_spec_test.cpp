@@ -1,0 +1,107 @@
+// Names, validation and rearrangements of quantized tensors: everything about quantization that is not arithmetic.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tetrad/core/error.h"
+#include "tetrad/numerics/blackwell_layout.h"
+#include "tetrad/ops/quantize.h"
+
+namespace tetrad {
+namespace {
+
+std::string message_of(const QuantSpec& spec, std::int64_t rows, std::int64_t cols) {
+  try {
+    validate(spec, rows, cols, "tensor 'w'");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::bad_input);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(QuantSpec, NamesRoundTrip) {
+  for (const Format format : {Format::nvfp4, Format::mxfp4, Format::fp8}) {
+    EXPECT_EQ(format_from_name(name_of(format)), format);
+    EXPECT_EQ(block_from_name(name_of(default_block(format))), default_block(format));
+  }
+  for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::stochastic_hardware})
+    EXPECT_EQ(rounding_from_name(name_of(rounding)), rounding);
+  EXPECT_EQ(block_from_name("tensor"), BlockShape::whole());
+  EXPECT_THROW(format_from_name("fp3"), Error);
+  EXPECT_THROW(block_from_name("3x3"), Error);
+}
+
+TEST(QuantSpec, MessagesSayWhichTensorAndDimensionAndWhatToDo) {
+  EXPECT_EQ(message_of({}, 3, 64), "");
+  const std::string message = message_of({}, 64, 20);
+  EXPECT_NE(message.find("tensor 'w'"), std::string::npos) << message;
+  EXPECT_NE(message.find("dimension 1 has 20"), std::string::npos) << message;
+  EXPECT_NE(message.find("pad"), std::string::npos) << message;
+  EXPECT_NE(message_of({.axis = 0}, 64, 20).find("dimension 0 has 20"), std::string::npos);
+  EXPECT_NE(message_of({.block = {16, 16}}, 20, 64).find("dimension 0 has 20"), std::string::npos);
+  EXPECT_NE(message_of({.hadamard = 128}, 16, 64).find("Hadamard size 128"), std::string::npos);
+  EXPECT_NE(message_of({.block = {1, 32}}, 16, 64).find("use 1x16 or 16x16"), std::string::npos);
+  EXPECT_NE(message_of({.format = Format::fp8, .block = {1, 128}, .adaptive = true}, 16, 64).find("adaptive"),
+            std::string::npos);
+  EXPECT_NE(message_of({.rounding = Rounding::stochastic}, 1ll << 24, 1ll << 14).find("2^36"), std::string::npos);
+}
+
+TEST(QuantSpec, DescribesItselfInOneLine) {
+  EXPECT_EQ(describe({.block = {16, 16}, .axis = 0, .rounding = Rounding::stochastic, .hadamard = 16, .adaptive = true}),
+            "nvfp4 16x16, axis 0, stochastic, hadamard 16, adaptive 4/6");
+}
+
+TEST(QuantStats, SqnrIsInfiniteWithoutNoiseAndMergingAddsUp) {
+  QuantStats a{.amax = 2, .measured = 10, .flushed = 1, .signal = 100, .noise = 1, .max_error = 0.5};
+  const QuantStats b{.amax = 3, .measured = 30, .flushed = 3, .signal = 900, .noise = 0};
+  EXPECT_TRUE(std::isinf(b.sqnr_db()));
+  EXPECT_DOUBLE_EQ(a.sqnr_db(), 20.0);
+  a.merge(b);
+  EXPECT_EQ(a.amax, 3);
+  EXPECT_DOUBLE_EQ(a.sqnr_db(), 30.0);
+  EXPECT_DOUBLE_EQ(a.flushed_fraction(), 0.1);
+}
+
+QuantizedTensor numbered_scales(std::int64_t rows, std::int64_t cols) {
+  QuantizedTensor tensor;
+  tensor.rows = rows;
+  tensor.cols = cols;
+  tensor.scales = Buffer(static_cast<std::size_t>(rows * cols / 16));
+  for (std::size_t i = 0; i < tensor.scales.size(); ++i) tensor.scales.as<std::uint8_t>()[i] = std::uint8_t(1 + i % 255);
+  return tensor;
+}
+
+TEST(SwizzledScales, ComeBackAndPadWithZeros) {
+  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{128, 64}, {16, 16}, {304, 272}, {4096, 2048}}) {
+    const QuantizedTensor tensor = numbered_scales(rows, cols);
+    const Buffer swizzled = swizzle_scales(tensor);
+    const Buffer back = unswizzle_scales(swizzled.span<std::byte>(), rows, cols / 16);
+    ASSERT_EQ(back.size(), tensor.scales.size());
+    EXPECT_EQ(std::memcmp(back.data(), tensor.scales.data(), back.size()), 0);
+    std::size_t used = 0;
+    for (const std::uint8_t byte : swizzled.span<std::uint8_t>()) used += byte != 0 ? 1 : 0;
+    EXPECT_EQ(used, tensor.scales.size()) << "everything else is padding";
+  }
+  EXPECT_THROW(unswizzle_scales({}, 16, 1), Error);
+}
+
+TEST(SwizzledScales, PutAScaleWhereTheFormulaSays) {
+  const QuantizedTensor tensor = numbered_scales(256, 128);  // scales [256, 8]
+  const Buffer swizzled = swizzle_scales(tensor);
+  // row 133, column 6: tile (1, 1) of 2 x 2, hence the fourth 512 bytes; row 5 of its 32, first of four groups.
+  const std::int64_t offset = 3 * 512 + 5 * 16 + 0 * 4 + 2;
+  EXPECT_EQ(swizzled.as<std::uint8_t>()[offset], tensor.scales.as<std::uint8_t>()[133 * 8 + 6]);
+}
+
+TEST(Transposed, RefusesWhatLooksDifferentFromTheOtherSide) {
+  QuantizedTensor tensor = numbered_scales(16, 16);
+  EXPECT_THROW(transposed(tensor), Error);
+  tensor.spec = {.block = {16, 16}, .rounding = Rounding::stochastic};
+  EXPECT_THROW(transposed(tensor), Error);
+}
+
+}  // namespace
+}  // namespace tetrad

@@ -1,0 +1,68 @@
+#pragma once
+// The quantizers under test, in the terms of the engine and of the oracle.
+
+#include <string>
+#include <vector>
+
+#include "oracle/oracle.h"
+#include "tetrad/ops/quantize.h"
+
+namespace tetrad::testing {
+
+struct QuantCase {
+  std::string name;
+  QuantSpec spec;
+};
+
+/// Formats, block shapes, roundings, transforms and adaptive scaling, alone and together.
+inline std::vector<QuantCase> quant_cases() {
+  constexpr BlockShape k1x16{1, 16}, k16x16{16, 16}, k1x32{1, 32}, k1x128{1, 128}, k128x128{128, 128};
+  constexpr auto kSr = Rounding::stochastic;
+  return {
+      {"nvfp4", {.block = k1x16}},
+      {"nvfp4_2d", {.block = k16x16}},
+      {"nvfp4_sr", {.block = k1x16, .rounding = kSr}},
+      {"nvfp4_sr_hardware", {.block = k1x16, .rounding = Rounding::stochastic_hardware}},
+      {"nvfp4_2d_sr", {.block = k16x16, .rounding = kSr}},
+      {"nvfp4_rht16", {.block = k1x16, .hadamard = 16}},
+      {"nvfp4_rht16_sr", {.block = k1x16, .rounding = kSr, .hadamard = 16}},
+      {"nvfp4_rht16_unsigned", {.block = k1x16, .hadamard = 16, .signs = kNoSigns}},
+      {"nvfp4_rht2", {.block = k1x16, .hadamard = 2}},
+      {"nvfp4_rht4", {.block = k1x16, .hadamard = 4}},
+      {"nvfp4_rht8", {.block = k1x16, .hadamard = 8}},
+      {"nvfp4_rht32", {.block = k1x16, .hadamard = 32}},
+      {"nvfp4_rht64", {.block = k1x16, .hadamard = 64}},
+      {"nvfp4_rht128_sr", {.block = k1x16, .rounding = kSr, .hadamard = 128}},
+      {"nvfp4_2d_rht16", {.block = k16x16, .hadamard = 16}},
+      {"nvfp4_adaptive", {.block = k1x16, .adaptive = true}},
+      {"nvfp4_2d_adaptive", {.block = k16x16, .adaptive = true}},
+      {"nvfp4_rht16_sr_adaptive", {.block = k1x16, .rounding = kSr, .hadamard = 16, .adaptive = true}},
+      {"nvfp4_2d_rht32_sr_adaptive", {.block = k16x16, .rounding = kSr, .hadamard = 32, .adaptive = true}},
+      {"mxfp4", {.format = Format::mxfp4, .block = k1x32}},
+      {"mxfp4_sr", {.format = Format::mxfp4, .block = k1x32, .rounding = kSr}},
+      {"mxfp4_rht32_sr", {.format = Format::mxfp4, .block = k1x32, .rounding = kSr, .hadamard = 32}},
+      {"mxfp4_rht16", {.format = Format::mxfp4, .block = k1x32, .hadamard = 16}},
+      {"fp8", {.format = Format::fp8, .block = k1x128}},
+      {"fp8_sr", {.format = Format::fp8, .block = k1x128, .rounding = kSr}},
+      {"fp8_2d", {.format = Format::fp8, .block = k128x128}},
+      {"fp8_2d_rht16_sr", {.format = Format::fp8, .block = k128x128, .rounding = kSr, .hadamard = 16}},
+      {"fp8_tensor", {.format = Format::fp8, .block = BlockShape::whole()}},
+      {"fp8_tensor_sr", {.format = Format::fp8, .block = BlockShape::whole(), .rounding = kSr}},
+  };
+}
+
+inline oracle::Spec to_oracle(const QuantSpec& spec) {
+  return {static_cast<oracle::Format>(spec.format),
+          spec.block.rows,
+          spec.block.cols,
+          static_cast<oracle::Rounding>(spec.rounding),
+          spec.hadamard,
+          spec.signs == kFixedSigns,
+          spec.adaptive};
+}
+
+inline oracle::Random to_oracle(const RandomStream& random) {
+  return {random.seed, random.step, random.microbatch, random.tensor};
+}
+
+}  // namespace tetrad::testing
