@@ -35,8 +35,8 @@ struct TestOperand {
   }
 };
 
-/// What GEMMs multiply: BF16 recipe, NVFP4 recipe (1x16 along K; 16x16 weights, straight and transposed; token-wise in
-/// place with RHT), the other formats, and f32.
+/// What GEMMs multiply: BF16 recipe, NVFP4 recipe (1x16 along K; 16x16 weights, straight and transposed;
+/// token-wise in place with RHT), the other formats, and f32.
 enum class Form {
   f32,
   f32_transposed,
@@ -53,13 +53,20 @@ enum class Form {
 
 QuantSpec spec_of(Form form) {
   switch (form) {
-    case Form::nvfp4_2d_transposed: return {.block = {16, 16}};
-    case Form::nvfp4_in_place_rht: return {.axis = 0, .hadamard = 16};
-    case Form::nvfp4_adaptive: return {.adaptive = true};
-    case Form::mxfp4: return {.format = Format::mxfp4, .block = {1, 32}};
-    case Form::fp8: return {.format = Format::fp8, .block = {1, 128}};
-    case Form::fp8_tensor: return {.format = Format::fp8, .block = BlockShape::whole()};
-    default: return {};
+    case Form::nvfp4_2d_transposed:
+      return {.block = {16, 16}};
+    case Form::nvfp4_in_place_rht:
+      return {.axis = 0, .hadamard = 16};
+    case Form::nvfp4_adaptive:
+      return {.adaptive = true};
+    case Form::mxfp4:
+      return {.format = Format::mxfp4, .block = {1, 32}};
+    case Form::fp8:
+      return {.format = Format::fp8, .block = {1, 128}};
+    case Form::fp8_tensor:
+      return {.format = Format::fp8, .block = BlockShape::whole()};
+    default:
+      return {};
   }
 }
 
@@ -76,9 +83,8 @@ std::vector<double> decoded_values(Backend& device, const QuantizedTensor& tenso
 }
 
 void make_operand(Backend& device, Form form, std::int64_t rows, std::int64_t k, TestOperand& out) {
-  const bool lies_transposed =
-      form == Form::f32_transposed || form == Form::bf16_transposed || form == Form::nvfp4_2d_transposed ||
-      form == Form::nvfp4_in_place_rht;
+  const bool lies_transposed = form == Form::f32_transposed || form == Form::bf16_transposed ||
+                               form == Form::nvfp4_2d_transposed || form == Form::nvfp4_in_place_rht;
   const std::int64_t stored_rows = lies_transposed ? k : rows;
   const std::int64_t stored_cols = lies_transposed ? rows : k;
   out.dense = oracle::rounded_to_bf16(oracle::make_input("gaussian", stored_rows, stored_cols));
@@ -97,7 +103,8 @@ void make_operand(Backend& device, Form form, std::int64_t rows, std::int64_t k,
   out.is_quantized = true;
   out.used_transposed = form == Form::nvfp4_2d_transposed;
   const CodeOrder order = form == Form::nvfp4_in_place_rht ? CodeOrder::col_major : CodeOrder::row_major;
-  device.quantize(view_of(out.dense.data(), stored_rows, stored_cols), spec_of(form), {.order = order}, out.quantized);
+  device.quantize(view_of(out.dense.data(), stored_rows, stored_cols), spec_of(form), {.order = order},
+                  out.quantized);
   out.values = decoded_values(device, out.quantized, out.used_transposed);
 }
 
@@ -132,7 +139,8 @@ class Gemm : public ::testing::TestWithParam<std::tuple<std::string, Form, Form>
 };
 
 TEST_P(Gemm, EqualsDoublePrecisionOverTheDecodedOperands) {
-  for (const Shape& shape : {Shape{16, 16, 128}, Shape{48, 80, 256}, Shape{272, 304, 128}, Shape{160, 16, 400}}) {
+  for (const Shape& shape :
+       {Shape{16, 16, 128}, Shape{48, 80, 256}, Shape{272, 304, 128}, Shape{160, 16, 400}}) {
     TestOperand a;
     TestOperand b;
     make_operand(device(), std::get<1>(GetParam()), shape.m, shape.k, a);
@@ -155,14 +163,14 @@ TEST_P(Gemm, EqualsDoublePrecisionOverTheDecodedOperands) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Gemm,
-                         ::testing::Combine(::testing::ValuesIn(backend_names()),
-                                            ::testing::Values(Form::f32, Form::f32_transposed, Form::bf16,
-                                                              Form::bf16_transposed, Form::nvfp4, Form::nvfp4_in_place_rht,
-                                                              Form::mxfp4, Form::fp8_tensor),
-                                            ::testing::Values(Form::f32, Form::bf16, Form::nvfp4,
-                                                              Form::nvfp4_2d_transposed, Form::nvfp4_in_place_rht,
-                                                              Form::nvfp4_adaptive, Form::fp8)));
+INSTANTIATE_TEST_SUITE_P(
+    All, Gemm,
+    ::testing::Combine(::testing::ValuesIn(backend_names()),
+                       ::testing::Values(Form::f32, Form::f32_transposed, Form::bf16, Form::bf16_transposed,
+                                         Form::nvfp4, Form::nvfp4_in_place_rht, Form::mxfp4,
+                                         Form::fp8_tensor),
+                       ::testing::Values(Form::f32, Form::bf16, Form::nvfp4, Form::nvfp4_2d_transposed,
+                                         Form::nvfp4_in_place_rht, Form::nvfp4_adaptive, Form::fp8)));
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -197,9 +205,11 @@ TEST_P(GemmProperties, WritesNothingOutsideAStridedOutput) {
   make_operand(device(), Form::nvfp4, kShape.m, kShape.k, a);
   make_operand(device(), Form::nvfp4, kShape.n, kShape.k, b);
   std::vector<float> out(static_cast<std::size_t>(kShape.m * kStride), -7.0f);
-  device().gemm(a.operand(), b.operand(), MutableMatrixView{out.data(), DType::f32, kShape.m, kShape.n, kStride, 1});
+  device().gemm(a.operand(), b.operand(),
+                MutableMatrixView{out.data(), DType::f32, kShape.m, kShape.n, kStride, 1});
   for (std::int64_t r = 0; r < kShape.m; ++r)
-    for (std::int64_t c = kShape.n; c < kStride; ++c) ASSERT_EQ(out[static_cast<std::size_t>(r * kStride + c)], -7.0f);
+    for (std::int64_t c = kShape.n; c < kStride; ++c)
+      ASSERT_EQ(out[static_cast<std::size_t>(r * kStride + c)], -7.0f);
 }
 
 TEST_P(GemmProperties, HadamardTransformsOfBothOperandsCancel) {
@@ -219,7 +229,8 @@ TEST_P(GemmProperties, HadamardTransformsOfBothOperandsCancel) {
     difference += std::pow(plain[i] - transformed[i], 2);
     norm += std::pow(plain[i], 2);
   }
-  EXPECT_LT(std::sqrt(difference / norm), 0.02);  // 2^-4 relative error per element, averaged over 512 products
+  EXPECT_LT(std::sqrt(difference / norm),
+            0.02);  // 2^-4 relative error per element, averaged over 512 products
 }
 
 TEST_P(GemmProperties, MeanOverStochasticDrawsApproachesTheExactProduct) {
@@ -237,7 +248,8 @@ TEST_P(GemmProperties, MeanOverStochasticDrawsApproachesTheExactProduct) {
     std::vector<float> out(mean.size());
     for (std::uint32_t draw = 0; draw < kDraws; ++draw) {
       QuantizedTensor a;
-      device().quantize(view_of(x.data(), kShape.m, kShape.k), {.rounding = rounding}, {.random = {.step = draw}}, a);
+      device().quantize(view_of(x.data(), kShape.m, kShape.k), {.rounding = rounding},
+                        {.random = {.step = draw}}, a);
       device().gemm(a, b.operand(), mutable_view_of(out.data(), kShape.m, kShape.n));
       for (std::size_t i = 0; i < out.size(); ++i) mean[i] += out[i] / double{kDraws};
     }
@@ -245,7 +257,8 @@ TEST_P(GemmProperties, MeanOverStochasticDrawsApproachesTheExactProduct) {
     for (std::size_t i = 0; i < mean.size(); ++i) error += std::pow(mean[i] - expected.product[i], 2);
     return std::sqrt(error / static_cast<double>(mean.size()));
   };
-  // Averaging removes random errors and keeps systematic ones; what remains is clipping and the draws' own noise.
+  // Averaging removes random errors and keeps systematic ones; what remains is clipping and the draws' own
+  // noise.
   EXPECT_LT(mean_error(Rounding::stochastic), 0.35 * mean_error(Rounding::nearest));
 }
 

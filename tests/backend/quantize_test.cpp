@@ -79,8 +79,8 @@ template <typename T>
     return ::testing::AssertionFailure() << actual.size() << " elements instead of " << expected.size();
   for (std::size_t i = 0; i < actual.size(); ++i)
     if (std::memcmp(&actual[i], &expected[i], sizeof(T)) != 0)
-      return ::testing::AssertionFailure() << "first difference at " << i << ": " << +actual[i] << " instead of "
-                                           << +expected[i];
+      return ::testing::AssertionFailure()
+             << "first difference at " << i << ": " << +actual[i] << " instead of " << +expected[i];
   return ::testing::AssertionSuccess();
 }
 
@@ -153,8 +153,9 @@ TEST_P(Quantize, EqualsTheOracleOnEveryKindOfInput) {
 }
 
 TEST_P(Quantize, EqualsTheOracleOnOddShapes) {
-  constexpr std::pair<std::int64_t, std::int64_t> kShapes[] = {{16, 16},   {256, 272}, {304, 304}, {320, 256}, {16, 4096},
-                                                               {4096, 16}, {1, 16},    {5, 48},    {130, 400}, {7, 1024}};
+  constexpr std::pair<std::int64_t, std::int64_t> kShapes[] = {{16, 16},   {256, 272}, {304, 304}, {320, 256},
+                                                               {16, 4096}, {4096, 16}, {1, 16},    {5, 48},
+                                                               {130, 400}, {7, 1024}};
   for (const auto& [rows, cols] : kShapes) {
     if (!fits(quantizer().spec, rows, cols)) continue;
     for (const Layout layout : {Layout::rows, Layout::transposed, Layout::transposed_in_place})
@@ -208,7 +209,8 @@ TEST_P(Quantize, ReportsAndPoisonsNonFiniteInput) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Quantize,
-                         ::testing::Combine(::testing::ValuesIn(backend_names()), ::testing::ValuesIn(quant_cases())),
+                         ::testing::Combine(::testing::ValuesIn(backend_names()),
+                                            ::testing::ValuesIn(quant_cases())),
                          case_name);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -222,14 +224,15 @@ TEST_P(QuantizeLarge, EqualsTheOracleAt4096x4096) {
 std::vector<QuantCase> large_cases() {
   std::vector<QuantCase> chosen;
   for (const QuantCase& quantizer : quant_cases())
-    for (const std::string_view name : {"nvfp4", "nvfp4_2d", "nvfp4_rht16_sr", "nvfp4_2d_adaptive", "mxfp4", "fp8", "fp8_2d",
-                                        "fp8_tensor"})
+    for (const std::string_view name :
+         {"nvfp4", "nvfp4_2d", "nvfp4_rht16_sr", "nvfp4_2d_adaptive", "mxfp4", "fp8", "fp8_2d", "fp8_tensor"})
       if (quantizer.name == name) chosen.push_back(quantizer);
   return chosen;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizeLarge,
-                         ::testing::Combine(::testing::ValuesIn(backend_names()), ::testing::ValuesIn(large_cases())),
+                         ::testing::Combine(::testing::ValuesIn(backend_names()),
+                                            ::testing::ValuesIn(large_cases())),
                          case_name);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -252,9 +255,10 @@ TEST_P(QuantizeParts, StochasticRoundingDoesNotDependOnHowATensorIsSplit) {
       QuantizedTensor part;
       device.quantize(view, spec, {.random = kRandom, .part = {row, col, kCols}, .amax = whole.amax}, part);
       for (std::int64_t r = 0; r < rows; ++r)
-        ASSERT_EQ(std::memcmp(part.codes.data() + r * cols / 2, whole.codes.data() + ((row + r) * kCols + col) / 2,
-                              static_cast<std::size_t>(cols / 2)),
-                  0);
+        ASSERT_EQ(
+            std::memcmp(part.codes.data() + r * cols / 2, whole.codes.data() + ((row + r) * kCols + col) / 2,
+                        static_cast<std::size_t>(cols / 2)),
+            0);
     }
 }
 
@@ -263,14 +267,15 @@ TEST_P(QuantizeParts, RandomBitsDifferBetweenSeedsStepsMicrobatchesAndTensors) {
   const std::vector<float> x = oracle::make_input("gaussian", 64, 64);
   const auto codes = [&](const RandomStream& random) {
     QuantizedTensor tensor;
-    device.quantize(view_of(x.data(), 64, 64), {.rounding = Rounding::stochastic}, {.random = random}, tensor);
+    device.quantize(view_of(x.data(), 64, 64), {.rounding = Rounding::stochastic}, {.random = random},
+                    tensor);
     return bytes_of<std::uint8_t>(tensor.codes);
   };
   const auto base = codes({.seed = 1});
   EXPECT_EQ(base, codes({.seed = 1}));
-  for (const RandomStream& other : {RandomStream{.seed = 2}, RandomStream{.seed = 1ull << 32 | 1},
-                                    RandomStream{.seed = 1, .step = 1}, RandomStream{.seed = 1, .microbatch = 1},
-                                    RandomStream{.seed = 1, .tensor = 1}})
+  for (const RandomStream& other :
+       {RandomStream{.seed = 2}, RandomStream{.seed = 1ull << 32 | 1}, RandomStream{.seed = 1, .step = 1},
+        RandomStream{.seed = 1, .microbatch = 1}, RandomStream{.seed = 1, .tensor = 1}})
     EXPECT_NE(base, codes(other));
 }
 

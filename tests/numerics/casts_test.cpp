@@ -26,7 +26,7 @@ namespace {
 // There they take a prime stride, which visits all bit positions alike; neighbourhoods of boundaries stay
 // complete in any build.
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::uint32_t kStride = 61;
+constexpr std::uint32_t kStride = 7;
 #else
 constexpr std::uint32_t kStride = 1;
 #endif

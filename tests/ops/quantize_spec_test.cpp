@@ -1,4 +1,5 @@
-// Names, validation and rearrangements of quantized tensors: everything about quantization that is not arithmetic.
+// Names, validation and rearrangements of quantized tensors: everything about quantization that is not
+// arithmetic.
 
 #include <gtest/gtest.h>
 
@@ -46,12 +47,15 @@ TEST(QuantSpec, MessagesSayWhichTensorAndDimensionAndWhatToDo) {
   EXPECT_NE(message_of({.block = {1, 32}}, 16, 64).find("use 1x16 or 16x16"), std::string::npos);
   EXPECT_NE(message_of({.format = Format::fp8, .block = {1, 128}, .adaptive = true}, 16, 64).find("adaptive"),
             std::string::npos);
-  EXPECT_NE(message_of({.rounding = Rounding::stochastic}, 1ll << 24, 1ll << 14).find("2^36"), std::string::npos);
+  EXPECT_NE(message_of({.rounding = Rounding::stochastic}, 1ll << 24, 1ll << 14).find("2^36"),
+            std::string::npos);
 }
 
 TEST(QuantSpec, DescribesItselfInOneLine) {
-  EXPECT_EQ(describe({.block = {16, 16}, .axis = 0, .rounding = Rounding::stochastic, .hadamard = 16, .adaptive = true}),
-            "nvfp4 16x16, axis 0, stochastic, hadamard 16, adaptive 4/6");
+  EXPECT_EQ(
+      describe(
+          {.block = {16, 16}, .axis = 0, .rounding = Rounding::stochastic, .hadamard = 16, .adaptive = true}),
+      "nvfp4 16x16, axis 0, stochastic, hadamard 16, adaptive 4/6");
 }
 
 TEST(QuantStats, SqnrIsInfiniteWithoutNoiseAndMergingAddsUp) {
@@ -70,12 +74,14 @@ QuantizedTensor numbered_scales(std::int64_t rows, std::int64_t cols) {
   tensor.rows = rows;
   tensor.cols = cols;
   tensor.scales = Buffer(static_cast<std::size_t>(rows * cols / 16));
-  for (std::size_t i = 0; i < tensor.scales.size(); ++i) tensor.scales.as<std::uint8_t>()[i] = std::uint8_t(1 + i % 255);
+  for (std::size_t i = 0; i < tensor.scales.size(); ++i)
+    tensor.scales.as<std::uint8_t>()[i] = std::uint8_t(1 + i % 255);
   return tensor;
 }
 
 TEST(SwizzledScales, ComeBackAndPadWithZeros) {
-  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{128, 64}, {16, 16}, {304, 272}, {4096, 2048}}) {
+  for (const auto& [rows, cols] :
+       {std::pair<std::int64_t, std::int64_t>{128, 64}, {16, 16}, {304, 272}, {4096, 2048}}) {
     const QuantizedTensor tensor = numbered_scales(rows, cols);
     const Buffer swizzled = swizzle_scales(tensor);
     const Buffer back = unswizzle_scales(swizzled.span<std::byte>(), rows, cols / 16);
@@ -91,7 +97,8 @@ TEST(SwizzledScales, ComeBackAndPadWithZeros) {
 TEST(SwizzledScales, PutAScaleWhereTheFormulaSays) {
   const QuantizedTensor tensor = numbered_scales(256, 128);  // scales [256, 8]
   const Buffer swizzled = swizzle_scales(tensor);
-  // row 133, column 6: tile (1, 1) of 2 x 2, hence the fourth 512 bytes; row 5 of its 32, first of four groups.
+  // row 133, column 6: tile (1, 1) of 2 x 2, hence the fourth 512 bytes; row 5 of its 32, first of four
+  // groups.
   const std::int64_t offset = 3 * 512 + 5 * 16 + 0 * 4 + 2;
   EXPECT_EQ(swizzled.as<std::uint8_t>()[offset], tensor.scales.as<std::uint8_t>()[133 * 8 + 6]);
 }

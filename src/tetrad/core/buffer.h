@@ -15,7 +15,7 @@ class Buffer {
   Buffer() = default;
   explicit Buffer(std::size_t bytes)
       : data_(bytes == 0 ? nullptr
-                         : static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kAlignment}))),
+                         : static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment}))),
         size_(bytes) {}
 
   std::size_t size() const { return size_; }
@@ -23,18 +23,26 @@ class Buffer {
   const std::byte* data() const { return data_.get(); }
 
   template <typename T>
-  T* as() { return reinterpret_cast<T*>(data_.get()); }
+  T* as() {
+    return reinterpret_cast<T*>(data_.get());
+  }
   template <typename T>
-  const T* as() const { return reinterpret_cast<const T*>(data_.get()); }
+  const T* as() const {
+    return reinterpret_cast<const T*>(data_.get());
+  }
 
   template <typename T>
-  std::span<T> span() { return {as<T>(), size_ / sizeof(T)}; }
+  std::span<T> span() {
+    return {as<T>(), size_ / sizeof(T)};
+  }
   template <typename T>
-  std::span<const T> span() const { return {as<T>(), size_ / sizeof(T)}; }
+  std::span<const T> span() const {
+    return {as<T>(), size_ / sizeof(T)};
+  }
 
  private:
   struct Free {
-    void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{kAlignment}); }
+    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
   };
   std::unique_ptr<std::byte, Free> data_;
   std::size_t size_ = 0;

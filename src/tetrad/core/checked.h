@@ -19,7 +19,8 @@ inline std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b
   return sum;
 }
 
-/// Product of the extents; overflow is reported even when another extent is zero, because such a shape is a lie.
+/// Product of the extents; overflow is reported even when another extent is zero, because such a shape is a
+/// lie.
 inline std::optional<std::uint64_t> checked_product(std::span<const std::uint64_t> extents) {
   std::optional<std::uint64_t> product = 1;
   bool has_zero = false;

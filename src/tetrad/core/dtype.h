@@ -8,8 +8,26 @@
 namespace tetrad {
 
 enum class DType : std::uint8_t {
-  boolean, u8, i8, u16, i16, u32, i32, u64, i64,
-  f4, f6_e2m3, f6_e3m2, f8_e4m3, f8_e5m2, f8_e8m0, f16, bf16, f32, f64, c64,
+  boolean,
+  u8,
+  i8,
+  u16,
+  i16,
+  u32,
+  i32,
+  u64,
+  i64,
+  f4,
+  f6_e2m3,
+  f6_e3m2,
+  f8_e4m3,
+  f8_e5m2,
+  f8_e8m0,
+  f16,
+  bf16,
+  f32,
+  f64,
+  c64,
 };
 
 /// Bits, not bytes: F4 and F6 are narrower than a byte.

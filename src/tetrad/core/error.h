@@ -42,7 +42,7 @@ template <typename... Args>
 }  // namespace tetrad
 
 /// TETRAD_CHECK(condition, "what is wrong with {}: what to do", name). Stays on in every build type.
-#define TETRAD_CHECK(condition, ...)           \
-  do {                                         \
+#define TETRAD_CHECK(condition, ...)               \
+  do {                                             \
     if (!(condition)) ::tetrad::fail(__VA_ARGS__); \
   } while (false)

@@ -1,5 +1,6 @@
 #pragma once
-// Borrowed two-dimensional data. One of the strides is 1; transposing swaps extents and strides and moves nothing.
+// Borrowed two-dimensional data. One of the strides is 1; transposing swaps extents and strides and moves
+// nothing.
 
 #include <cstdint>
 #include <utility>
@@ -12,9 +13,13 @@ namespace tetrad {
 template <typename T>
 constexpr DType dtype_of();
 template <>
-constexpr DType dtype_of<float>() { return DType::f32; }
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
 template <>
-constexpr DType dtype_of<Bf16>() { return DType::bf16; }
+constexpr DType dtype_of<Bf16>() {
+  return DType::bf16;
+}
 
 namespace detail {
 

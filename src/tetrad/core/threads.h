@@ -1,6 +1,6 @@
 #pragma once
-// Threads of the CPU. Work is cut into pieces by its shape alone, never by the number of threads, so that results do not
-// depend on how many there are.
+// Threads of the CPU. Work is cut into pieces by its shape alone, never by the number of threads, so that
+// results do not depend on how many there are.
 
 #include <cstdint>
 #include <exception>

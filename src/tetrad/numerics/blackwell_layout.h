@@ -1,6 +1,6 @@
 #pragma once
-// Where Blackwell's matrix library wants the block scales of a [rows, columns] scale matrix: tiles of 128 x 4 bytes, rows
-// padded to 128 and scale columns to 4 with zero bytes.
+// Where Blackwell's matrix library wants the block scales of a [rows, columns] scale matrix: tiles of 128 x 4
+// bytes, rows padded to 128 and scale columns to 4 with zero bytes.
 
 #include <cstdint>
 
@@ -12,7 +12,9 @@ inline constexpr std::int64_t kTileRows = 128;
 inline constexpr std::int64_t kTileColumns = 4;
 inline constexpr std::int64_t kTileBytes = kTileRows * kTileColumns;
 
-TETRAD_HD constexpr std::int64_t tiles(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
+TETRAD_HD constexpr std::int64_t tiles(std::int64_t extent, std::int64_t tile) {
+  return (extent + tile - 1) / tile;
+}
 
 TETRAD_HD constexpr std::int64_t scale_bytes(std::int64_t rows, std::int64_t columns) {
   return tiles(rows, kTileRows) * tiles(columns, kTileColumns) * kTileBytes;

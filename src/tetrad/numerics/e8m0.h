@@ -17,7 +17,8 @@ struct E8m0 {
     return std::bit_cast<float>(bits);
   }
 
-  /// The byte of 2^floor(log2 x) for x >= 0: the exponent field itself. Zero and subnormals give the smallest scale, 0.
+  /// The byte of 2^floor(log2 x) for x >= 0: the exponent field itself. Zero and subnormals give the smallest
+  /// scale, 0.
   TETRAD_HD static constexpr std::uint32_t floor_log2_byte(float x) {
     return (std::bit_cast<std::uint32_t>(x) >> 23) & 0xFFu;
   }

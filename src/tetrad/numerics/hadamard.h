@@ -1,8 +1,10 @@
 #pragma once
-// The random Hadamard transform on one run of elements: y = (x * signs) . H, H[r,c] = (-1)^popcount(r & c) / sqrt(size).
+// The random Hadamard transform on one run of elements: y = (x * signs) . H, H[r,c] = (-1)^popcount(r & c) /
+// sqrt(size).
 //
-// The order of operations is the definition, so that every backend agrees to the bit: input BF16; signs; butterflies
-// (a, b) -> (a+b, a-b) in f32 at strides 1, 2, 4, ...; times f32(1/sqrt(size)); round to BF16 (the caller's last step).
+// The order of operations is the definition, so that every backend agrees to the bit: input BF16; signs;
+// butterflies (a, b) -> (a+b, a-b) in f32 at strides 1, 2, 4, ...; times f32(1/sqrt(size)); round to BF16
+// (the caller's last step).
 
 #include <cstdint>
 
@@ -32,7 +34,8 @@ TETRAD_HD constexpr float hadamard_scale(int size) {
   return size == 2 ? scale * kInvSqrt2 : scale;
 }
 
-/// In place on v[0..kSize). `Lane` is float, or a SIMD vector of floats when several runs are transformed side by side.
+/// In place on v[0..kSize). `Lane` is float, or a SIMD vector of floats when several runs are transformed
+/// side by side.
 template <int kSize, typename Lane>
 TETRAD_HD constexpr void hadamard(Lane* v, std::uint32_t sign_mask) {
   static_assert(is_hadamard_size(kSize));

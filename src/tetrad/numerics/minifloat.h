@@ -1,8 +1,9 @@
 #pragma once
 // Small binary floating-point formats: E2M1, E4M3, E5M2 (and the decoder of F16) from one definition.
 //
-// The casts are written on the bits of |x| and without data-dependent branches, so that the compiler can vectorise a
-// loop around them and a GPU thread never diverges. Codes travel as 32-bit words for the same reason: lanes of one width.
+// The casts are written on the bits of |x| and without data-dependent branches, so that the compiler can
+// vectorise a loop around them and a GPU thread never diverges. Codes travel as 32-bit words for the same
+// reason: lanes of one width.
 
 #include <bit>
 #include <cstdint>
@@ -50,24 +51,27 @@ struct Minifloat {
 
   static constexpr float kMax = decode(kMaxMagnitude);
 
-  /// Round to nearest even, saturating at +-kMax. (NaN saturates too: callers reject non-finite input before.)
+  /// Round to nearest even, saturating at +-kMax. (NaN saturates too: callers reject non-finite input
+  /// before.)
   TETRAD_HD static constexpr std::uint32_t encode(float x) {
     const float a = saturated_magnitude(x);
     const std::uint32_t exponent = clamped_exponent(a);
-    // Adding a power of two whose last bit weighs one step of the format makes the FPU round, ties to even, for us.
+    // Adding a power of two whose last bit weighs one step of the format makes the FPU round, ties to even,
+    // for us.
     const std::uint32_t magic = exponent + (static_cast<std::uint32_t>(kDroppedBits) << 23);
     const std::uint32_t steps = std::bit_cast<std::uint32_t>(a + std::bit_cast<float>(magic)) - magic;
     return with_sign(steps + binade(exponent), x);
   }
 
-  /// Stochastic rounding as a pure function of the value and one random byte, saturating at +-kMax. With lo <= |x| < hi
-  /// the neighbours, rounds up exactly when (|x| - lo)/(hi - lo) + u >= 1; see StochasticBias for u.
+  /// Stochastic rounding as a pure function of the value and one random byte, saturating at +-kMax. With lo
+  /// <= |x| < hi the neighbours, rounds up exactly when (|x| - lo)/(hi - lo) + u >= 1; see StochasticBias for
+  /// u.
   TETRAD_HD static constexpr std::uint32_t encode_stochastic(float x, std::uint32_t random_byte,
                                                              StochasticBias bias = StochasticBias::centred) {
     const float a = saturated_magnitude(x);
     const std::uint32_t exponent = clamped_exponent(a);
-    // |x| in units of 1/512 of a step. Truncating what is below is exact: u is a multiple of 1/512, so lower bits cannot
-    // change the comparison with 1.
+    // |x| in units of 1/512 of a step. Truncating what is below is exact: u is a multiple of 1/512, so lower
+    // bits cannot change the comparison with 1.
     const std::uint32_t scale = (static_cast<std::uint32_t>(2 * 127 + kMantissaBits + 9) << 23) - exponent;
     const auto fixed = static_cast<std::uint32_t>(static_cast<std::int32_t>(a * std::bit_cast<float>(scale)));
     const std::uint32_t steps = (fixed + 2 * random_byte + static_cast<std::uint32_t>(bias)) >> 9;
@@ -83,8 +87,8 @@ struct Minifloat {
     return a < kMax ? a : kMax;
   }
 
-  /// The exponent field of a, in place in an f32, but never below that of kMinNormal: subnormals of the format share the
-  /// step of its first binade.
+  /// The exponent field of a, in place in an f32, but never below that of kMinNormal: subnormals of the
+  /// format share the step of its first binade.
   TETRAD_HD static constexpr std::uint32_t clamped_exponent(float a) {
     constexpr std::uint32_t kLowest = static_cast<std::uint32_t>(128 - kBias) << 23;
     const std::uint32_t exponent = std::bit_cast<std::uint32_t>(a) & 0x7F800000u;

@@ -1,6 +1,6 @@
 #pragma once
-// NVFP4: E2M1 elements, one E4M3 scale per block of 16 (or 16x16), one f32 scale per tensor derived from its amax.
-// All arithmetic is f32, in this order; other orders give other bytes.
+// NVFP4: E2M1 elements, one E4M3 scale per block of 16 (or 16x16), one f32 scale per tensor derived from its
+// amax. All arithmetic is f32, in this order; other orders give other bytes.
 
 #include <limits>
 
@@ -12,7 +12,8 @@ namespace tetrad::nvfp4 {
 inline constexpr int kBlock = 16;
 inline constexpr float kFloatMax = std::numeric_limits<float>::max();
 
-/// The largest block scale a tensor's scale aims at. 4/6 adaptive scaling leaves room to stretch a scale by 1.5.
+/// The largest block scale a tensor's scale aims at. 4/6 adaptive scaling leaves room to stretch a scale
+/// by 1.5.
 inline constexpr float kScaleRange = E4m3::kMax;
 inline constexpr float kAdaptiveScaleRange = 256.0f;
 inline constexpr float kAdaptiveStretch = 1.5f;  //!< maps the block's largest value to 4 instead of 6
@@ -27,10 +28,12 @@ TETRAD_HD constexpr float at_most_float_max(float x) { return x < kFloatMax ? x 
 struct TensorScale {
   float encode;            //!< S_enc
   float decode;            //!< S_dec = 1 / S_enc
-  float block_multiplier;  //!< S_enc / 6, as S_enc * f32(1/6): amax of a block -> its scale before the E4M3 cast
+  float block_multiplier;  //!< S_enc / 6, as S_enc * f32(1/6): amax of a block -> its scale before the E4M3
+                           //!< cast
 };
 
-/// A NaN amax marks a tensor that had non-finite input; it decodes to NaN everywhere, so that nobody trains on it.
+/// A NaN amax marks a tensor that had non-finite input; it decodes to NaN everywhere, so that nobody trains
+/// on it.
 TETRAD_HD constexpr TensorScale tensor_scale(float amax, bool adaptive = false) {
   if (amax != amax) return {amax, amax, amax};
   float encode = amax > 0.0f ? at_most_float_max(tensor_range(adaptive) / amax) : 1.0f;
@@ -58,8 +61,9 @@ TETRAD_HD constexpr float decode(std::uint32_t code, std::uint32_t scale_byte, T
   return decode_without_tensor_scale(code, scale_byte) * tensor.decode;
 }
 
-/// The amax to put into alpha = amax_a * amax_b / (range_a * range_b). It is the tensor's, except where S_enc was clamped
-/// to FLT_MAX (amax below range / FLT_MAX): there decoding uses 1 / FLT_MAX, and alpha must agree with it.
+/// The amax to put into alpha = amax_a * amax_b / (range_a * range_b). It is the tensor's, except where S_enc
+/// was clamped to FLT_MAX (amax below range / FLT_MAX): there decoding uses 1 / FLT_MAX, and alpha must agree
+/// with it.
 TETRAD_HD constexpr float alpha_amax(float amax, bool adaptive = false) {
   const float smallest = tensor_range(adaptive) / kFloatMax;
   return amax < smallest && amax > 0.0f ? smallest : amax;

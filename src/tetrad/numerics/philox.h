@@ -1,6 +1,6 @@
 #pragma once
-// Philox4x32-10 (Salmon et al., SC 2011): a counter-based generator. Nothing is stored and nothing can be lost: the
-// random bits of an element are a function of where the element is, not of who computes it or when.
+// Philox4x32-10 (Salmon et al., SC 2011): a counter-based generator. Nothing is stored and nothing can be
+// lost: the random bits of an element are a function of where the element is, not of who computes it or when.
 
 #include <array>
 #include <cstdint>
@@ -22,8 +22,8 @@ TETRAD_HD constexpr PhiloxWords philox4x32_10(PhiloxWords counter, std::array<st
   return counter;
 }
 
-/// The random bits of one use of one tensor in one microbatch of one step. Sixteen consecutive elements along the block
-/// axis are a group and share one Philox call: element j of group g gets byte j.
+/// The random bits of one use of one tensor in one microbatch of one step. Sixteen consecutive elements along
+/// the block axis are a group and share one Philox call: element j of group g gets byte j.
 struct RandomStream {
   static constexpr int kGroup = 16;
 

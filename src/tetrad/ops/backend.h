@@ -1,6 +1,6 @@
 #pragma once
-// The one interface through which everything above reaches the hardware. A backend implements every operation of ops/;
-// one that cannot throws at start-up, and nothing falls back silently.
+// The one interface through which everything above reaches the hardware. A backend implements every operation
+// of ops/; one that cannot throws at start-up, and nothing falls back silently.
 
 #include <string>
 #include <string_view>
@@ -11,10 +11,10 @@
 
 namespace tetrad {
 
-/// Which kernel serves an operation: what `tetrad info` prints.
-struct KernelInfo {
-  std::string operation;
-  std::string kernel;
+/// A line of `tetrad info`.
+struct Property {
+  std::string name;
+  std::string value;
 };
 
 class Backend {
@@ -25,7 +25,10 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  virtual std::vector<KernelInfo> kernels() const = 0;
+  /// The hardware and the libraries behind this backend.
+  virtual std::vector<Property> properties() const = 0;
+  /// Which kernel serves each operation.
+  virtual std::vector<Property> kernels() const = 0;
 
   /// Quantizes x (f32 or BF16) into `out`, whose buffers are reused when they fit.
   virtual QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
@@ -41,5 +44,8 @@ class Backend {
 
 /// The CPU: always there.
 Backend& cpu_backend();
+
+/// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA.
+Backend& cuda_backend();
 
 }  // namespace tetrad

@@ -1,8 +1,9 @@
 #pragma once
-// The contract of the matrix product: C[M,N] = A[M,K] . B[N,K]^T, both operands with the reduction dimension last.
+// The contract of the matrix product: C[M,N] = A[M,K] . B[N,K]^T, both operands with the reduction dimension
+// last.
 //
-// Operands are BF16 or f32 matrices or quantized ones, in any combination. A quantized operand is decoded to code x block
-// scale, which is exact; the tensor scales go into alpha; products accumulate in f32.
+// Operands are BF16 or f32 matrices or quantized ones, in any combination. A quantized operand is decoded to
+// code x block scale, which is exact; the tensor scales go into alpha; products accumulate in f32.
 
 #include <variant>
 
@@ -14,8 +15,9 @@ namespace tetrad {
 /// One operand, borrowed.
 class GemmOperand {
  public:
-  GemmOperand(const MatrixView& dense) : source_(dense) {}                 // NOLINT(google-explicit-constructor)
-  GemmOperand(const QuantizedTensor& quantized) : source_(&quantized) {}   // NOLINT(google-explicit-constructor)
+  GemmOperand(const MatrixView& dense) : source_(dense) {}  // NOLINT(google-explicit-constructor)
+  GemmOperand(const QuantizedTensor& quantized)
+      : source_(&quantized) {}  // NOLINT(google-explicit-constructor)
 
   /// The operand used transposed: for example W in dx = dy . W, after y = x . W^T.
   GemmOperand transposed() const {

@@ -50,19 +50,25 @@ constexpr std::array<std::pair<std::string_view, BlockShape>, 6> kBlocks{
 
 bool block_fits_format(const BlockShape& block, Format format) {
   switch (format) {
-    case Format::nvfp4: return block.cols == nvfp4::kBlock && (block.rows == 1 || block.rows == nvfp4::kBlock);
-    case Format::mxfp4: return block == BlockShape{1, mxfp4::kBlock};
+    case Format::nvfp4:
+      return block.cols == nvfp4::kBlock && (block.rows == 1 || block.rows == nvfp4::kBlock);
+    case Format::mxfp4:
+      return block == BlockShape{1, mxfp4::kBlock};
     case Format::fp8:
-      return block.is_whole() || (block.cols == fp8::kBlock && (block.rows == 1 || block.rows == fp8::kBlock));
+      return block.is_whole() ||
+             (block.cols == fp8::kBlock && (block.rows == 1 || block.rows == fp8::kBlock));
   }
   return false;
 }
 
 std::string_view block_choices(Format format) {
   switch (format) {
-    case Format::nvfp4: return "1x16 or 16x16";
-    case Format::mxfp4: return "1x32";
-    case Format::fp8: return "1x128, 128x128 or tensor";
+    case Format::nvfp4:
+      return "1x16 or 16x16";
+    case Format::mxfp4:
+      return "1x32";
+    case Format::fp8:
+      return "1x128, 128x128 or tensor";
   }
   return "";
 }
@@ -110,29 +116,37 @@ void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::
   TETRAD_CHECK(!spec.adaptive || spec.format == Format::nvfp4,
                "{}: adaptive (4/6) scaling is an option of nvfp4, not of {}", what, name_of(spec.format));
   TETRAD_CHECK(spec.hadamard == 0 || is_hadamard_size(spec.hadamard),
-               "{}: Hadamard size {} is not supported: use 0 (none), 2, 4, 8, 16, 32, 64 or 128", what, spec.hadamard);
+               "{}: Hadamard size {} is not supported: use 0 (none), 2, 4, 8, 16, 32, 64 or 128", what,
+               spec.hadamard);
 
   const int columns_axis = spec.axis;
   TETRAD_CHECK(cols % RandomStream::kGroup == 0,
-               "{}: dimension {} has {} elements, which is not a multiple of 16 as {} blocks along it need: pad the tensor "
+               "{}: dimension {} has {} elements, which is not a multiple of 16 as {} blocks along it need: "
+               "pad the tensor "
                "or choose another axis",
                what, columns_axis, cols, name_of(spec.format));
   TETRAD_CHECK(spec.block != (BlockShape{nvfp4::kBlock, nvfp4::kBlock}) || rows % nvfp4::kBlock == 0,
-               "{}: dimension {} has {} elements, which is not a multiple of 16 as 16x16 blocks need: pad the tensor or "
+               "{}: dimension {} has {} elements, which is not a multiple of 16 as 16x16 blocks need: pad "
+               "the tensor or "
                "use 1x16 blocks",
                what, 1 - columns_axis, rows);
-  TETRAD_CHECK(spec.hadamard == 0 || cols % spec.hadamard == 0,
-               "{}: dimension {} has {} elements, which is not a multiple of the Hadamard size {}: use a smaller one", what,
-               columns_axis, cols, spec.hadamard);
+  TETRAD_CHECK(
+      spec.hadamard == 0 || cols % spec.hadamard == 0,
+      "{}: dimension {} has {} elements, which is not a multiple of the Hadamard size {}: use a smaller one",
+      what, columns_axis, cols, spec.hadamard);
   TETRAD_CHECK(spec.rounding == Rounding::nearest || rows * cols / RandomStream::kGroup <= 0xFFFFFFFFll,
-               "{}: {} x {} elements are more than the 2^36 that one stream of random bits covers", what, rows, cols);
+               "{}: {} x {} elements are more than the 2^36 that one stream of random bits covers", what,
+               rows, cols);
 }
 
 BlockShape default_block(Format format) {
   switch (format) {
-    case Format::nvfp4: return {1, nvfp4::kBlock};
-    case Format::mxfp4: return {1, mxfp4::kBlock};
-    case Format::fp8: return {1, fp8::kBlock};
+    case Format::nvfp4:
+      return {1, nvfp4::kBlock};
+    case Format::mxfp4:
+      return {1, mxfp4::kBlock};
+    case Format::fp8:
+      return {1, fp8::kBlock};
   }
   return {};
 }

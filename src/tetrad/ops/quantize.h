@@ -1,8 +1,9 @@
 #pragma once
 // The contract of quantization: what a quantizer is told, what it leaves behind, what it reports.
 //
-// A quantized matrix is described as its GEMM consumes it: [rows, cols] with the reduction dimension, and so the blocks,
-// along cols. Quantizing "along axis 0" therefore means quantizing the transposed view of the input.
+// A quantized matrix is described as its GEMM consumes it: [rows, cols] with the reduction dimension, and so
+// the blocks, along cols. Quantizing "along axis 0" therefore means quantizing the transposed view of the
+// input.
 
 #include <cstdint>
 #include <optional>
@@ -45,11 +46,12 @@ struct QuantSpec {
   bool adaptive = false;  //!< 4/6 block scaling (NVFP4 only)
 };
 
-/// How the codes of a quantized [rows, cols] matrix lie in memory. Packed pairs are always neighbours along cols.
+/// How the codes of a quantized [rows, cols] matrix lie in memory. Packed pairs are always neighbours along
+/// cols.
 enum class CodeOrder : std::uint8_t {
   row_major,  //!< bytes [rows, cols/2], scales [rows, cols/16]: what files and native kernels want
-  col_major,  //!< bytes [cols/2, rows], scales [cols/16, rows]: what falls out of an input that lies transposed,
-              //!< with no transpose paid; for consumers that accept any operand order
+  col_major,  //!< bytes [cols/2, rows], scales [cols/16, rows]: what falls out of an input that lies
+              //!< transposed, with no transpose paid; for consumers that accept any operand order
 };
 
 /// How much of the tensor the statistics below `amax` are measured on.
@@ -60,16 +62,16 @@ enum class Telemetry : std::uint8_t {
 };
 
 struct QuantStats {
-  float amax = 0;                    //!< of the values that were quantized (after the transform)
-  std::int64_t non_finite = 0;       //!< NaN or infinite values; if any, the result decodes to NaN
-  std::int64_t blocks = 0;           //!< with a scale of their own
+  float amax = 0;                      //!< of the values that were quantized (after the transform)
+  std::int64_t non_finite = 0;         //!< NaN or infinite values; if any, the result decodes to NaN
+  std::int64_t blocks = 0;             //!< with a scale of their own
   std::int64_t zero_scale_blocks = 0;  //!< blocks that are not all zero, whose scale underflowed to zero
-  std::int64_t measured = 0;         //!< elements behind the figures below
-  std::int64_t flushed = 0;          //!< nonzero values that decode to zero
-  std::int64_t saturated = 0;        //!< values clipped: beyond the largest code by more than f32 rounding
-  double signal = 0;                 //!< sum of x^2
-  double noise = 0;                  //!< sum of (x - decoded)^2
-  double max_error = 0;              //!< max |x - decoded|
+  std::int64_t measured = 0;           //!< elements behind the figures below
+  std::int64_t flushed = 0;            //!< nonzero values that decode to zero
+  std::int64_t saturated = 0;          //!< values clipped: beyond the largest code by more than f32 rounding
+  double signal = 0;                   //!< sum of x^2
+  double noise = 0;                    //!< sum of (x - decoded)^2
+  double max_error = 0;                //!< max |x - decoded|
 
   double flushed_fraction() const { return measured == 0 ? 0.0 : double(flushed) / double(measured); }
   double saturated_fraction() const { return measured == 0 ? 0.0 : double(saturated) / double(measured); }
@@ -79,8 +81,8 @@ struct QuantStats {
   void merge(const QuantStats& other);
 };
 
-/// Where a part of a tensor lies in the whole, so that stochastic rounding gives each element the same bits however the
-/// tensor is split.
+/// Where a part of a tensor lies in the whole, so that stochastic rounding gives each element the same bits
+/// however the tensor is split.
 struct PartOfTensor {
   std::int64_t first_row = 0;
   std::int64_t first_col = 0;   //!< a multiple of 16
@@ -92,7 +94,8 @@ struct QuantizeOptions {
   PartOfTensor part = {};
   CodeOrder order = CodeOrder::row_major;
   Telemetry telemetry = Telemetry::sampled;
-  /// Tensor amax to scale by instead of the input's own: for a part of a tensor, or a scale shared between tensors.
+  /// Tensor amax to scale by instead of the input's own: for a part of a tensor, or a scale shared between
+  /// tensors.
   std::optional<float> amax = {};
 };
 
@@ -104,11 +107,12 @@ struct QuantizedTensor {
   CodeOrder order = CodeOrder::row_major;
   Buffer codes;   //!< E2M1: two per byte; E4M3: one per byte
   Buffer scales;  //!< see scale_rows(), scale_cols(); E4M3 or E8M0 bytes, or f32 for FP8
-  float amax = 0;  //!< per-tensor amax, from which the NVFP4 tensor scale follows; NaN: the input was not finite
+  float amax =
+      0;  //!< per-tensor amax, from which the NVFP4 tensor scale follows; NaN: the input was not finite
 
   std::int64_t code_bytes_per_row() const { return spec.format == Format::fp8 ? cols : cols / 2; }
-  /// Scales of 16x16 blocks are stored for each of their rows, so that 1x16 and 16x16 are one layout; those of 128x128
-  /// blocks are stored once.
+  /// Scales of 16x16 blocks are stored for each of their rows, so that 1x16 and 16x16 are one layout; those
+  /// of 128x128 blocks are stored once.
   std::int64_t scale_rows() const;
   std::int64_t scale_cols() const;
 
@@ -120,8 +124,8 @@ struct QuantizedTensor {
   Factor alpha_factor() const;
 };
 
-/// Throws Error unless `spec` is consistent and a [rows, cols] matrix (as consumed) can be quantized so. `what` names
-/// the tensor in the message.
+/// Throws Error unless `spec` is consistent and a [rows, cols] matrix (as consumed) can be quantized so.
+/// `what` names the tensor in the message.
 void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::string_view what);
 
 /// The block shape that a format has when nothing is said.
@@ -137,8 +141,8 @@ BlockShape block_from_name(std::string_view name);
 /// One line for people: "nvfp4 1x16, stochastic, hadamard 16".
 std::string describe(const QuantSpec& spec);
 
-/// Wᵀ from W, for square blocks: the same codes and scales in the other order. Equal, byte for byte, to quantizing the
-/// transposed matrix with the same spec. Row-major tensors only.
+/// Wᵀ from W, for square blocks: the same codes and scales in the other order. Equal, byte for byte, to
+/// quantizing the transposed matrix with the same spec. Row-major tensors only.
 QuantizedTensor transposed(const QuantizedTensor& tensor);
 
 /// The same tensor with its bytes in row-major order.

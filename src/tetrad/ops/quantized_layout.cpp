@@ -58,19 +58,24 @@ void transpose_packed(const std::uint8_t* in, std::int64_t rows, std::int64_t co
 QuantizedTensor transposed(const QuantizedTensor& tensor) {
   const QuantSpec& spec = tensor.spec;
   TETRAD_CHECK(spec.block.rows == spec.block.cols && spec.rounding == Rounding::nearest && spec.hadamard == 0,
-               "only square blocks, rounded to nearest and not transformed, are the same seen from both sides; this tensor "
+               "only square blocks, rounded to nearest and not transformed, are the same seen from both "
+               "sides; this tensor "
                "is {}: quantize the transposed matrix instead",
                describe(spec));
-  TETRAD_CHECK(tensor.order == CodeOrder::row_major, "transposed() takes row-major codes: call to_row_major() first");
+  TETRAD_CHECK(tensor.order == CodeOrder::row_major,
+               "transposed() takes row-major codes: call to_row_major() first");
 
   QuantizedTensor result = empty_like(tensor);
   std::swap(result.rows, result.cols);
   if (spec.format == Format::fp8) {
-    transpose_elements(tensor.codes.as<std::uint8_t>(), tensor.rows, tensor.cols, result.codes.as<std::uint8_t>());
-    transpose_elements(tensor.scales.as<float>(), tensor.scale_rows(), tensor.scale_cols(), result.scales.as<float>());
+    transpose_elements(tensor.codes.as<std::uint8_t>(), tensor.rows, tensor.cols,
+                       result.codes.as<std::uint8_t>());
+    transpose_elements(tensor.scales.as<float>(), tensor.scale_rows(), tensor.scale_cols(),
+                       result.scales.as<float>());
     return result;
   }
-  transpose_packed(tensor.codes.as<std::uint8_t>(), tensor.rows, tensor.cols, result.codes.as<std::uint8_t>());
+  transpose_packed(tensor.codes.as<std::uint8_t>(), tensor.rows, tensor.cols,
+                   result.codes.as<std::uint8_t>());
   const auto* in = tensor.scales.as<std::uint8_t>();
   auto* out = result.scales.as<std::uint8_t>();
   for (std::int64_t row = 0; row < result.rows; ++row)  // each scale stands in the 16 rows of its square
@@ -83,13 +88,15 @@ QuantizedTensor to_row_major(const QuantizedTensor& tensor) {
   QuantizedTensor result = empty_like(tensor);
   if (tensor.order == CodeOrder::row_major) {
     if (tensor.codes.size() > 0) std::memcpy(result.codes.data(), tensor.codes.data(), tensor.codes.size());
-    if (tensor.scales.size() > 0) std::memcpy(result.scales.data(), tensor.scales.data(), tensor.scales.size());
+    if (tensor.scales.size() > 0)
+      std::memcpy(result.scales.data(), tensor.scales.data(), tensor.scales.size());
     return result;
   }
   transpose_elements(tensor.codes.as<std::uint8_t>(), tensor.code_bytes_per_row(), tensor.rows,
                      result.codes.as<std::uint8_t>());
   if (scale_element_bytes(tensor) == sizeof(float))
-    transpose_elements(tensor.scales.as<float>(), tensor.scale_cols(), tensor.scale_rows(), result.scales.as<float>());
+    transpose_elements(tensor.scales.as<float>(), tensor.scale_cols(), tensor.scale_rows(),
+                       result.scales.as<float>());
   else
     transpose_elements(tensor.scales.as<std::uint8_t>(), tensor.scale_cols(), tensor.scale_rows(),
                        result.scales.as<std::uint8_t>());
@@ -98,7 +105,8 @@ QuantizedTensor to_row_major(const QuantizedTensor& tensor) {
 
 Buffer swizzle_scales(const QuantizedTensor& tensor) {
   TETRAD_CHECK(tensor.spec.format != Format::fp8 && tensor.order == CodeOrder::row_major,
-               "the 128x4 tile layout is for row-major NVFP4 and MXFP4 scales, not for {}", describe(tensor.spec));
+               "the 128x4 tile layout is for row-major NVFP4 and MXFP4 scales, not for {}",
+               describe(tensor.spec));
   const std::int64_t rows = tensor.scale_rows();
   const std::int64_t cols = tensor.scale_cols();
   Buffer out(static_cast<std::size_t>(blackwell::scale_bytes(rows, cols)));
@@ -117,7 +125,8 @@ Buffer unswizzle_scales(std::span<const std::byte> swizzled, std::int64_t rows, 
   Buffer out(static_cast<std::size_t>(rows * cols));
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t col = 0; col < cols; ++col)
-      out.data()[row * cols + col] = swizzled[static_cast<std::size_t>(blackwell::scale_offset(row, col, cols))];
+      out.data()[row * cols + col] =
+          swizzled[static_cast<std::size_t>(blackwell::scale_offset(row, col, cols))];
   return out;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What differs between the formats when a block is encoded or decoded: the element, the stored scale, the scale arithmetic
-// (all from numerics/). The loops around them are shared.
+// What differs between the formats when a block is encoded or decoded: the element, the stored scale, the
+// scale arithmetic (all from numerics/). The loops around them are shared.
 
 #include <cstdint>
 #include <limits>
@@ -74,9 +74,12 @@ struct Fp8Codec {
 template <typename Body>
 decltype(auto) with_codec(Format format, float amax, bool adaptive, const Body& body) {
   switch (format) {
-    case Format::nvfp4: return body(Nvfp4Codec{nvfp4::tensor_scale(amax, adaptive)});
-    case Format::mxfp4: return body(Mxfp4Codec{});
-    case Format::fp8: break;
+    case Format::nvfp4:
+      return body(Nvfp4Codec{nvfp4::tensor_scale(amax, adaptive)});
+    case Format::mxfp4:
+      return body(Mxfp4Codec{});
+    case Format::fp8:
+      break;
   }
   return body(Fp8Codec{});
 }

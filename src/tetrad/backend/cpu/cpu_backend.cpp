@@ -1,12 +1,39 @@
 #include <cblas.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
 
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cpu/gemm.h"
 #include "tetrad/backend/cpu/quantize.h"
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/backend.h"
 
 namespace tetrad {
 namespace {
+
+std::string processor_name() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown";
+}
+
+/// Of this build, not of the machine: SIMD comes from the compiler.
+constexpr std::string_view instruction_set() {
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+  return "AVX-512";
+#elif defined(__AVX2__)
+  return "AVX2";
+#elif defined(__ARM_FEATURE_SVE)
+  return "SVE";
+#elif defined(__ARM_NEON)
+  return "NEON";
+#else
+  return "the architecture's baseline";
+#endif
+}
 
 class CpuBackend final : public Backend {
  public:
@@ -15,7 +42,14 @@ class CpuBackend final : public Backend {
 
   std::string_view name() const override { return "cpu"; }
 
-  std::vector<KernelInfo> kernels() const override {
+  std::vector<Property> properties() const override {
+    return {{"processor", processor_name()},
+            {"threads", std::to_string(thread_count())},
+            {"compiled for", std::string(instruction_set())},
+            {"OpenBLAS", fmt::format("{} (kernels: {})", openblas_get_config(), openblas_get_corename())}};
+  }
+
+  std::vector<Property> kernels() const override {
     return {{"quantize", "16-lane tiles, two passes (compiler SIMD)"},
             {"dequantize", "compiler SIMD"},
             {"gemm", "exact decode to f32, OpenBLAS SGEMM tiles"}};
@@ -30,7 +64,8 @@ class CpuBackend final : public Backend {
     cpu::dequantize(tensor, out);
   }
 
-  void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate) override {
+  void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+            Accumulate accumulate) override {
     cpu::gemm(a, b, out, accumulate);
   }
 };

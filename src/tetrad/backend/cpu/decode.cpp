@@ -17,11 +17,13 @@ constexpr int kChunk = 16;
 /// What every decoded element is multiplied by last.
 float tensor_factor(const QuantizedTensor& tensor, DecodeTo to) {
   if (to == DecodeTo::operand) return 1.0f;
-  if (tensor.spec.format == Format::nvfp4) return nvfp4::tensor_scale(tensor.amax, tensor.spec.adaptive).decode;
+  if (tensor.spec.format == Format::nvfp4)
+    return nvfp4::tensor_scale(tensor.amax, tensor.spec.adaptive).decode;
   return 1.0f;
 }
 
-/// 16 neighbours along a row. Each lane gets the 32-bit word that holds its code, so that all lanes have one width.
+/// 16 neighbours along a row. Each lane gets the 32-bit word that holds its code, so that all lanes have one
+/// width.
 template <typename Codec>
 void decode_chunk(const std::uint8_t* codes, float scale, float factor, float* out) {
   constexpr int kBits = Codec::kPacked ? 4 : 8;
@@ -41,9 +43,12 @@ template <typename Codec>
 class Decoder {
  public:
   Decoder(const QuantizedTensor& tensor, DecodeTo to)
-      : tensor_(tensor), codes_(tensor.codes.as<std::uint8_t>()),
-        scales_(tensor.scales.as<typename Codec::Stored>()), factor_(tensor_factor(tensor, to)),
-        rows_per_scale_(tensor.spec.format == Format::fp8 ? std::max<std::int64_t>(1, tensor.spec.block.rows) : 1),
+      : tensor_(tensor),
+        codes_(tensor.codes.as<std::uint8_t>()),
+        scales_(tensor.scales.as<typename Codec::Stored>()),
+        factor_(tensor_factor(tensor, to)),
+        rows_per_scale_(tensor.spec.format == Format::fp8 ? std::max<std::int64_t>(1, tensor.spec.block.rows)
+                                                          : 1),
         scale_row_stride_(tensor.order == CodeOrder::row_major ? tensor.scale_cols() : 1),
         scale_col_stride_(tensor.order == CodeOrder::row_major ? 1 : tensor.scale_rows()) {
     if (!tensor.spec.block.is_whole()) return;
@@ -103,7 +108,8 @@ class Decoder {
 
 }  // namespace
 
-void decode(const QuantizedTensor& tensor, const Rectangle& part, DecodeTo to, float* out, std::int64_t out_stride) {
+void decode(const QuantizedTensor& tensor, const Rectangle& part, DecodeTo to, float* out,
+            std::int64_t out_stride) {
   with_codec(tensor.spec.format, tensor.amax, tensor.spec.adaptive, [&](const auto& codec) {
     const Decoder<std::remove_cvref_t<decltype(codec)>> decoder(tensor, to);
     if (tensor.order == CodeOrder::row_major)
@@ -115,19 +121,22 @@ void decode(const QuantizedTensor& tensor, const Rectangle& part, DecodeTo to, f
 
 void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) {
   TETRAD_CHECK(out.rows == tensor.rows && out.cols == tensor.cols && out.is_row_major(),
-               "dequantize: a {} x {} tensor does not fit a {} x {} output", tensor.rows, tensor.cols, out.rows, out.cols);
-  TETRAD_CHECK(out.dtype == DType::f32 || out.dtype == DType::bf16, "dequantize: output must be F32 or BF16, not {}",
-               name_of(out.dtype));
+               "dequantize: a {} x {} tensor does not fit a {} x {} output", tensor.rows, tensor.cols,
+               out.rows, out.cols);
+  TETRAD_CHECK(out.dtype == DType::f32 || out.dtype == DType::bf16,
+               "dequantize: output must be F32 or BF16, not {}", name_of(out.dtype));
   constexpr std::int64_t kRows = 32;
   parallel_for(ceil_div(tensor.rows, kRows), [&](std::int64_t piece) {
     const std::int64_t first = piece * kRows;
     const std::int64_t count = std::min(kRows, tensor.rows - first);
     std::vector<float> panel(static_cast<std::size_t>(count * tensor.cols));
     const bool row_major = tensor.order == CodeOrder::row_major;
-    decode(tensor, {first, count, 0, tensor.cols}, DecodeTo::value, panel.data(), row_major ? tensor.cols : count);
+    decode(tensor, {first, count, 0, tensor.cols}, DecodeTo::value, panel.data(),
+           row_major ? tensor.cols : count);
     for (std::int64_t row = 0; row < count; ++row)
       for (std::int64_t col = 0; col < tensor.cols; ++col) {
-        const float value = panel[static_cast<std::size_t>(row_major ? row * tensor.cols + col : col * count + row)];
+        const float value =
+            panel[static_cast<std::size_t>(row_major ? row * tensor.cols + col : col * count + row)];
         const std::int64_t at = (first + row) * out.row_stride + col;
         if (out.dtype == DType::f32)
           static_cast<float*>(out.data)[at] = value;

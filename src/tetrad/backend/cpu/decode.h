@@ -16,9 +16,11 @@ enum class DecodeTo : std::uint8_t {
   value,    //!< everything
 };
 
-/// Decodes a rectangle. `out` is row-major [row_count, col_count] for row-major codes; for column-major codes it is
-/// [col_count, row_count], i.e. in the order in which the codes lie. first_col and col_count are multiples of 16.
-void decode(const QuantizedTensor& tensor, const Rectangle& part, DecodeTo to, float* out, std::int64_t out_stride);
+/// Decodes a rectangle. `out` is row-major [row_count, col_count] for row-major codes; for column-major codes
+/// it is [col_count, row_count], i.e. in the order in which the codes lie. first_col and col_count are
+/// multiples of 16.
+void decode(const QuantizedTensor& tensor, const Rectangle& part, DecodeTo to, float* out,
+            std::int64_t out_stride);
 
 /// A whole tensor to f32 or BF16, [rows, cols] row-major, in parallel.
 void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out);

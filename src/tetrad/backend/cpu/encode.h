@@ -36,16 +36,19 @@ struct LaneRandom {
 /// Statistics of many chunks. Lanes are summed in f32; each chunk's sums move into doubles before they grow.
 struct LaneStats {
   float tensor_decode;  //!< what the decoded value is multiplied by
-  float normalise;      //!< a power of two that brings the tensor's amax near 2^11: squares neither over- nor underflow
+  float normalise;      //!< a power of two that brings the tensor's amax near 2^11: squares neither over- nor
+                        //!< underflow
   double signal = 0;    //!< of normalised values, as are the next two
   double noise = 0;
   float max_error = 0;
   std::int64_t flushed = 0;
   std::int64_t saturated = 0;
+  alignas(64) std::int32_t
+      zero_scales[kLanes] = {};  //!< of blocks that are not zero; a unit has far fewer than 2^31
 };
 
-/// The codes of a chunk, packed into 32-bit words, for each lane: little-endian, so that the words of a lane, one after
-/// another, are its bytes in memory.
+/// The codes of a chunk, packed into 32-bit words, for each lane: little-endian, so that the words of a lane,
+/// one after another, are its bytes in memory.
 template <typename Codec>
 struct LaneCodes {
   static constexpr int kBits = Codec::kPacked ? 4 : 8;
@@ -54,7 +57,9 @@ struct LaneCodes {
   alignas(64) std::uint32_t word[kWords][kLanes];
 };
 
-inline float magnitude(float x) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu); }
+inline float magnitude(float x) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu);
+}
 
 /// Encodes the chunk that starts at element `first` of each run.
 template <typename Codec, bool kStochastic>
@@ -82,10 +87,11 @@ void encode_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales, 
 }
 
 template <typename Codec>
-void measure_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales, const LaneCodes<Codec>& codes,
-                   LaneStats& stats) {
+void measure_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales,
+                   const LaneCodes<Codec>& codes, LaneStats& stats) {
   using Codes = LaneCodes<Codec>;
-  constexpr float kClipped = Codec::Element::kMax * (1.0f + 0x1p-20f);  // beyond what f32 rounding of x * encode explains
+  constexpr float kClipped =
+      Codec::Element::kMax * (1.0f + 0x1p-20f);  // beyond what f32 rounding of x * encode explains
   alignas(64) float signal[kLanes] = {};
   alignas(64) float noise[kLanes] = {};
   alignas(64) float max_error[kLanes] = {};
@@ -95,7 +101,8 @@ void measure_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales,
     for (int lane = 0; lane < kLanes; ++lane) {
       const float x = tile.value[first + i][lane];
       const std::uint32_t code =
-          (codes.word[i / Codes::kPerWord][lane] >> (Codes::kBits * (i % Codes::kPerWord))) & ((1u << Codes::kBits) - 1);
+          (codes.word[i / Codes::kPerWord][lane] >> (Codes::kBits * (i % Codes::kPerWord))) &
+          ((1u << Codes::kBits) - 1);
       const float decoded = Codec::Element::decode(code) * scales.value[lane] * stats.tensor_decode;
       const float error = magnitude(x - decoded) * stats.normalise;
       const float normalised = x * stats.normalise;
@@ -115,12 +122,20 @@ void measure_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales,
   }
 }
 
-/// Stores the codes of `lanes` lanes. Lane 0's bytes begin at `out`; those of one lane are `byte_stride` apart, and lanes
-/// `lane_stride`.
+/// Stores the codes of `lanes` lanes. Lane 0's bytes begin at `out`; those of one lane are `byte_stride`
+/// apart, and lanes `lane_stride`.
 template <typename Codec>
 void store_codes(const LaneCodes<Codec>& codes, int lanes, std::uint8_t* out, std::int64_t byte_stride,
                  std::int64_t lane_stride) {
   constexpr int kWords = LaneCodes<Codec>::kWords;
+  if (byte_stride == 1 && lane_stride == kWords * 4 &&
+      lanes == kLanes) {  // the common case: one contiguous piece
+    std::uint32_t bytes[kLanes][kWords];
+    for (int lane = 0; lane < kLanes; ++lane)
+      for (int w = 0; w < kWords; ++w) bytes[lane][w] = codes.word[w][lane];
+    std::memcpy(out, bytes, sizeof(bytes));
+    return;
+  }
   if (byte_stride == 1) {
     for (int lane = 0; lane < lanes; ++lane) {
       std::uint32_t bytes[kWords];

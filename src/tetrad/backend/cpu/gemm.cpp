@@ -1,7 +1,7 @@
 // Products of quantized, BF16 and f32 operands: decode panels to f32, multiply tiles with OpenBLAS.
 //
-// The cut into panels and tiles follows from the shape, and each tile is one single-threaded SGEMM, so the result does
-// not depend on the number of threads.
+// The cut into panels and tiles follows from the shape, and each tile is one single-threaded SGEMM, so the
+// result does not depend on the number of threads.
 
 #include "tetrad/backend/cpu/gemm.h"
 
@@ -43,7 +43,8 @@ float* workspace(Buffer& buffer, std::int64_t elements) {
 template <typename Body>
 void parallel_pieces(std::int64_t extent, std::int64_t other_extent, const Body& body) {
   constexpr std::int64_t kElements = 1 << 15;
-  const std::int64_t piece = 16 * std::max<std::int64_t>(1, kElements / (16 * std::max<std::int64_t>(1, other_extent)));
+  const std::int64_t piece =
+      16 * std::max<std::int64_t>(1, kElements / (16 * std::max<std::int64_t>(1, other_extent)));
   parallel_for(ceil_div(extent, piece),
                [&](std::int64_t i) { body(i * piece, std::min(piece, extent - i * piece)); });
 }
@@ -66,7 +67,8 @@ Panel decode_bf16(const MatrixView& view, std::int64_t first, std::int64_t count
 Panel decode_quantized(const QuantizedTensor& tensor, bool transposed, std::int64_t first, std::int64_t count,
                        Buffer& buffer) {
   // The operand's rows are the tensor's rows, or its columns if it is used transposed.
-  const Rectangle part = transposed ? Rectangle{0, tensor.rows, first, count} : Rectangle{first, count, 0, tensor.cols};
+  const Rectangle part =
+      transposed ? Rectangle{0, tensor.rows, first, count} : Rectangle{first, count, 0, tensor.cols};
   const bool row_major = tensor.order == CodeOrder::row_major;
   const std::int64_t stride = row_major ? part.col_count : part.row_count;
   float* out = workspace(buffer, part.row_count * part.col_count);
@@ -105,21 +107,22 @@ struct TileTask {
   float beta;
 };
 
-void multiply(const TileTask& task, const Panel& a, std::int64_t row, const Panel& b, std::int64_t col, float* out,
-              std::int64_t out_stride) {
+void multiply(const TileTask& task, const Panel& a, std::int64_t row, const Panel& b, std::int64_t col,
+              float* out, std::int64_t out_stride) {
   const auto blas_int = [](std::int64_t value) { return static_cast<blasint>(value); };
   cblas_sgemm(CblasRowMajor, a.blas_flag(false), b.blas_flag(true), blas_int(task.rows), blas_int(task.cols),
-              blas_int(task.depth), task.alpha, a.row(row), blas_int(a.stride), b.row(col), blas_int(b.stride), task.beta,
-              out, blas_int(out_stride));
+              blas_int(task.depth), task.alpha, a.row(row), blas_int(a.stride), b.row(col),
+              blas_int(b.stride), task.beta, out, blas_int(out_stride));
 }
 
 void check(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate) {
   TETRAD_CHECK(a.cols() == b.cols() && out.rows == a.rows() && out.cols == b.rows(),
-               "gemm: [{}, {}] . [{}, {}]^T does not give [{}, {}]", a.rows(), a.cols(), b.rows(), b.cols(), out.rows,
-               out.cols);
+               "gemm: [{}, {}] . [{}, {}]^T does not give [{}, {}]", a.rows(), a.cols(), b.rows(), b.cols(),
+               out.rows, out.cols);
   TETRAD_CHECK(out.is_row_major() && (out.dtype == DType::f32 || out.dtype == DType::bf16),
                "gemm: the output must be row-major F32 or BF16");
-  TETRAD_CHECK(accumulate == Accumulate::no || out.dtype == DType::f32, "gemm: only an F32 output can be accumulated into");
+  TETRAD_CHECK(accumulate == Accumulate::no || out.dtype == DType::f32,
+               "gemm: only an F32 output can be accumulated into");
   for (const GemmOperand* operand : {&a, &b})
     TETRAD_CHECK(operand->dense() == nullptr ||
                      ((operand->dense()->dtype == DType::f32 || operand->dense()->dtype == DType::bf16) &&
@@ -158,7 +161,8 @@ void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& o
         multiply(task, panel_a, row, panel_b, col, values, task.cols);
         for (std::int64_t r = 0; r < task.rows; ++r)
           for (std::int64_t c = 0; c < task.cols; ++c)
-            static_cast<Bf16*>(out.data)[at + r * out.row_stride + c] = Bf16::from_f32(values[r * task.cols + c]);
+            static_cast<Bf16*>(out.data)[at + r * out.row_stride + c] =
+                Bf16::from_f32(values[r * task.cols + c]);
       });
     }
   }

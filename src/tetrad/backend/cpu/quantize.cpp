@@ -1,11 +1,12 @@
-// Quantization in two passes over the input: block maxima (whose maximum is the tensor's amax), then codes. The adaptive
-// 4/6 choice adds a pass between them. Every pass runs over the same tiles.
+// Quantization in two passes over the input: block maxima (whose maximum is the tensor's amax), then codes.
+// The adaptive 4/6 choice adds a pass between them. Every pass runs over the same tiles.
 
 #include "tetrad/backend/cpu/quantize.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -113,7 +114,8 @@ class Quantizer {
       reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
         for (int i = 0; i < tile.length; ++i)
           for (const float value : tile.value[i])
-            stats.non_finite += (std::bit_cast<std::uint32_t>(value) & kMagnitudeBits) >= kInfinityBits ? 1 : 0;
+            stats.non_finite +=
+                (std::bit_cast<std::uint32_t>(value) & kMagnitudeBits) >= kInfinityBits ? 1 : 0;
       });
   }
 
@@ -161,7 +163,8 @@ class Quantizer {
   }
 
   /// What is known of each lane's block; `absent` in lanes outside the matrix.
-  void gather(const std::vector<float>& blocks, const Tile& tile, int first, float absent, float (&out)[kLanes]) const {
+  void gather(const std::vector<float>& blocks, const Tile& tile, int first, float absent,
+              float (&out)[kLanes]) const {
     const int lanes = tile.lanes_with(first, step_);
     const std::int64_t stride = grid_.stride(step_);
     const float* in = blocks.data() + grid_.index(tile, first);
@@ -193,7 +196,7 @@ class Quantizer {
       const bool measure = options_.telemetry == Telemetry::full ||
                            (options_.telemetry == Telemetry::sampled && index % kSampleEvery == 0);
       for (int first = 0; first < tile.length; first += kChunk) {
-        if (first % Codec::kBlock == 0) make_scales(codec, tile, first, scales, stats);
+        if (first % Codec::kBlock == 0) make_scales(codec, tile, first, scales, lane_stats);
         cast(tile, first, scales, codes);
         const int lanes = tile.lanes_with(first, step_);
         store_codes(codes, lanes, code_address(tile, first), code_byte_stride_, code_lane_stride());
@@ -202,6 +205,10 @@ class Quantizer {
         stats.measured += lanes * kChunk;
       }
     });
+    // Neighbouring rows of one block are one block.
+    const int lanes_with_own_block = step_.rows > 0 && grid_.block_rows() > 1 ? 1 : kLanes;
+    for (int lane = 0; lane < lanes_with_own_block; ++lane)
+      stats.zero_scale_blocks += lane_stats.zero_scales[lane];
     const double scale = 1.0 / lane_stats.normalise;
     stats.signal = lane_stats.signal * scale * scale;
     stats.noise = lane_stats.noise * scale * scale;
@@ -230,7 +237,8 @@ class Quantizer {
   }
 
   template <typename Codec>
-  void make_scales(const Codec& codec, const Tile& tile, int first, LaneScales<Codec>& scales, QuantStats& stats) {
+  void make_scales(const Codec& codec, const Tile& tile, int first, LaneScales<Codec>& scales,
+                   LaneStats& stats) {
     alignas(64) float amax[kLanes];
     alignas(64) float stretch[kLanes];
     gather(block_amax_, tile, first, 0.0f, amax);
@@ -245,9 +253,9 @@ class Quantizer {
     if (spec_.block.is_whole()) return;
     store_scales(tile, first, scales);
     if (tile.row % grid_.block_rows() != 0) return;  // a block is counted with its first row
-    const int lanes = step_.rows > 0 && grid_.block_rows() > 1 ? 1 : tile.lanes_with(first, step_);
-    for (int lane = 0; lane < lanes; ++lane)
-      stats.zero_scale_blocks += amax[lane] > 0.0f && scales.value[lane] == 0.0f ? 1 : 0;
+    for (int lane = 0; lane < kLanes; ++lane)
+      stats.zero_scales[lane] +=
+          static_cast<std::int32_t>((amax[lane] > 0.0f) & (scales.value[lane] == 0.0f));
   }
 
   template <typename Codec>
@@ -259,21 +267,27 @@ class Quantizer {
       row = grid_.block_row(row);
       if (step_.rows > 0) lanes = std::min(lanes, 1);
     }
-    const std::int64_t stride = step_.rows * scale_row_stride_ + grid_.block_col(step_.cols) * scale_col_stride_;
+    const std::int64_t stride =
+        step_.rows * scale_row_stride_ + grid_.block_col(step_.cols) * scale_col_stride_;
     auto* out = out_.scales.as<typename Codec::Stored>() + row * scale_row_stride_ +
                 grid_.block_col(tile.col + first) * scale_col_stride_;
-    if (lanes == kLanes && stride == 1)
-      for (int lane = 0; lane < kLanes; ++lane) out[lane] = static_cast<typename Codec::Stored>(scales.stored[lane]);
-    else
-      for (int lane = 0; lane < lanes; ++lane)
-        out[lane * stride] = static_cast<typename Codec::Stored>(scales.stored[lane]);
+    if (lanes == kLanes && stride == 1) {
+      typename Codec::Stored stored[kLanes];
+      for (int lane = 0; lane < kLanes; ++lane)
+        stored[lane] = static_cast<typename Codec::Stored>(scales.stored[lane]);
+      std::memcpy(out, stored, sizeof(stored));
+      return;
+    }
+    for (int lane = 0; lane < lanes; ++lane)
+      out[lane * stride] = static_cast<typename Codec::Stored>(scales.stored[lane]);
   }
 
   /// Code bytes of `cols` columns.
   std::int64_t bytes_of(std::int64_t cols) const { return spec_.format == Format::fp8 ? cols : cols / 2; }
 
   std::uint8_t* code_address(const Tile& tile, int first) const {
-    return out_.codes.as<std::uint8_t>() + tile.row * code_row_stride_ + bytes_of(tile.col + first) * code_byte_stride_;
+    return out_.codes.as<std::uint8_t>() + tile.row * code_row_stride_ +
+           bytes_of(tile.col + first) * code_byte_stride_;
   }
   std::int64_t code_lane_stride() const {
     return step_.rows * code_row_stride_ + bytes_of(step_.cols) * code_byte_stride_;
@@ -300,13 +314,14 @@ class Quantizer {
 
 }  // namespace
 
-QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options, QuantizedTensor& out) {
+QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
+                    QuantizedTensor& out) {
   const MatrixView consumed = spec.axis == 0 ? x.transposed() : x;
   validate(spec, consumed.rows, consumed.cols, "quantize");
   const PartOfTensor& part = options.part;
   TETRAD_CHECK(part.first_col % RandomStream::kGroup == 0 && part.total_cols % RandomStream::kGroup == 0,
-               "a part of a tensor must begin at a column that is a multiple of 16, not at {} of {}", part.first_col,
-               part.total_cols);
+               "a part of a tensor must begin at a column that is a multiple of 16, not at {} of {}",
+               part.first_col, part.total_cols);
   return Quantizer(consumed, spec, options, out).run();
 }
 

@@ -4,6 +4,7 @@
 
 namespace tetrad::cpu {
 
-QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options, QuantizedTensor& out);
+QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
+                    QuantizedTensor& out);
 
 }  // namespace tetrad::cpu

@@ -9,7 +9,8 @@
 namespace tetrad::cpu {
 namespace {
 
-constexpr std::int64_t kUnitElements = 32768;  // enough to make a unit's overhead vanish, small enough to share out
+constexpr std::int64_t kUnitElements =
+    32768;  // enough to make a unit's overhead vanish, small enough to share out
 
 /// `count` is a constant where it matters, and the loop disappears.
 inline void widen(const float* in, int count, float* out) {
@@ -19,22 +20,39 @@ inline void widen(const Bf16* in, int count, float* out) {
   for (int i = 0; i < count; ++i) out[i] = in[i].to_f32();
 }
 
-/// Lanes are runs of a row: read each run's chunk as it lies, then turn the 16 x 16 square.
+/// Turns the 16 x 16 square of one chunk of every lane: in[lane * stride + element] -> value[element][lane].
+inline void turn_square(const float* in, std::int64_t stride, float (*value)[kLanes]) {
+  const auto* words = reinterpret_cast<const std::uint32_t*>(in);
+  auto* out = reinterpret_cast<std::uint32_t*>(&value[0][0]);
+  for (int r = 0; r < kLanes; r += 8)
+    for (int c = 0; c < kChunk; c += 8)
+      transpose_8x8(words + r * stride + c, stride, out + c * kLanes + r, kLanes);
+}
+inline void turn_square(const Bf16* in, std::int64_t stride, float (*value)[kLanes]) {
+  U16x16 rows[kLanes];
+  for (int r = 0; r < kLanes; ++r) std::memcpy(&rows[r], in + r * stride, sizeof(U16x16));
+  transpose_16x16(rows);
+  for (int i = 0; i < kChunk; ++i) {
+    Bf16 turned[kLanes];
+    std::memcpy(turned, &rows[i], sizeof(turned));
+    widen(turned, kLanes, value[i]);
+  }
+}
+
+/// Lanes are runs of a row, so each chunk of a tile is a square to turn.
 template <typename T>
 void load_runs(const MatrixView& x, Tile& tile) {
   const auto* data = static_cast<const T*>(x.data) + tile.row * x.row_stride + tile.col;
-  alignas(64) float square[kLanes][kChunk];
   for (int first = 0; first < tile.length; first += kChunk) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      if (tile.has(lane, first))
-        widen(data + lane * tile.length + first, kChunk, square[lane]);
-      else
-        std::memset(square[lane], 0, sizeof(square[lane]));
+    if (tile.lanes == kLanes && first < tile.last_inside) {
+      turn_square(data + first, tile.length, tile.value + first);
+      continue;
     }
-    const auto* in = reinterpret_cast<const std::uint32_t*>(&square[0][0]);
-    auto* out = reinterpret_cast<std::uint32_t*>(&tile.value[first][0]);
-    for (int r = 0; r < kLanes; r += 8)
-      for (int c = 0; c < kChunk; c += 8) transpose_8x8(in + r * kChunk + c, kChunk, out + c * kLanes + r, kLanes);
+    T square[kLanes][kChunk] = {};
+    for (int lane = 0; lane < tile.lanes; ++lane)
+      if (tile.has(lane, first))
+        std::memcpy(square[lane], data + lane * tile.length + first, sizeof(square[lane]));
+    turn_square(&square[0][0], kChunk, tile.value + first);
   }
 }
 
@@ -67,14 +85,16 @@ void round_tile_to_bf16(Tile& tile) {
 
 }  // namespace
 
-TileReader::TileReader(const MatrixView& x, const QuantSpec& spec, std::int64_t block_rows, std::int64_t block_cols)
+TileReader::TileReader(const MatrixView& x, const QuantSpec& spec, std::int64_t block_rows,
+                       std::int64_t block_cols)
     : x_(x),
       hadamard_(spec.hadamard),
       signs_(spec.signs),
       run_(static_cast<int>(std::max<std::int64_t>(block_cols, spec.hadamard))) {
-  TETRAD_CHECK(x.dtype == DType::f32 || x.dtype == DType::bf16, "cannot quantize {} values: convert to F32 or BF16",
-               name_of(x.dtype));
-  TETRAD_CHECK(x.row_stride == 1 || x.col_stride == 1, "a matrix to quantize must be contiguous along one dimension");
+  TETRAD_CHECK(x.dtype == DType::f32 || x.dtype == DType::bf16,
+               "cannot quantize {} values: convert to F32 or BF16", name_of(x.dtype));
+  TETRAD_CHECK(x.row_stride == 1 || x.col_stride == 1,
+               "a matrix to quantize must be contiguous along one dimension");
   if (x.is_row_major()) {
     step_ = {0, run_};
     outer_extent_ = x.rows, outer_step_ = 1;
@@ -85,7 +105,8 @@ TileReader::TileReader(const MatrixView& x, const QuantSpec& spec, std::int64_t 
     inner_extent_ = x.rows, inner_step_ = kLanes;
   }
   const std::int64_t granule = x.is_row_major() ? block_rows : run_;
-  unit_extent_ = granule * std::max<std::int64_t>(1, kUnitElements / (granule * std::max<std::int64_t>(1, inner_extent_)));
+  unit_extent_ = granule * std::max<std::int64_t>(
+                               1, kUnitElements / (granule * std::max<std::int64_t>(1, inner_extent_)));
   units_ = ceil_div(outer_extent_, unit_extent_);
 }
 
@@ -116,14 +137,29 @@ void TileReader::load(Tile& tile) const {
 void TileReader::transform(Tile& tile) const {
   if (x_.dtype != DType::bf16) round_tile_to_bf16(tile);
   switch (hadamard_) {
-    case 2: hadamard_tile<2>(tile, signs_); break;
-    case 4: hadamard_tile<4>(tile, signs_); break;
-    case 8: hadamard_tile<8>(tile, signs_); break;
-    case 16: hadamard_tile<16>(tile, signs_); break;
-    case 32: hadamard_tile<32>(tile, signs_); break;
-    case 64: hadamard_tile<64>(tile, signs_); break;
-    case 128: hadamard_tile<128>(tile, signs_); break;
-    default: fail("Hadamard size {} is not supported", hadamard_);
+    case 2:
+      hadamard_tile<2>(tile, signs_);
+      break;
+    case 4:
+      hadamard_tile<4>(tile, signs_);
+      break;
+    case 8:
+      hadamard_tile<8>(tile, signs_);
+      break;
+    case 16:
+      hadamard_tile<16>(tile, signs_);
+      break;
+    case 32:
+      hadamard_tile<32>(tile, signs_);
+      break;
+    case 64:
+      hadamard_tile<64>(tile, signs_);
+      break;
+    case 128:
+      hadamard_tile<128>(tile, signs_);
+      break;
+    default:
+      fail("Hadamard size {} is not supported", hadamard_);
   }
   round_tile_to_bf16(tile);
 }

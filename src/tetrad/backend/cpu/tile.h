@@ -1,9 +1,9 @@
 #pragma once
 // Tiles: sixteen runs of consecutive elements along the block axis, side by side in SIMD lanes.
 //
-// With one run per lane, everything the numerics do to a run (transform, block maximum, scale, cast) is the same scalar
-// operation in every lane, whichever way the matrix lies in memory. Only loading and storing know about the layout, and
-// there every lane is a constant stride away from the one before.
+// With one run per lane, everything the numerics do to a run (transform, block maximum, scale, cast) is the
+// same scalar operation in every lane, whichever way the matrix lies in memory. Only loading and storing know
+// about the layout, and there every lane is a constant stride away from the one before.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +17,8 @@ inline constexpr int kLanes = 16;
 inline constexpr int kChunk = 16;    //!< elements of a run that are loaded, encoded and stored together
 inline constexpr int kMaxRun = 128;  //!< the longest block or transform
 
-/// How the lanes of a tile step through the matrix: neighbouring runs of one row, or neighbouring rows at one column.
+/// How the lanes of a tile step through the matrix: neighbouring runs of one row, or neighbouring rows at one
+/// column.
 struct LaneStep {
   std::int64_t rows;
   std::int64_t cols;
@@ -29,11 +30,14 @@ struct Tile {
   std::int64_t col;                          //!< of lane 0's first element
   int lanes;                                 //!< lanes in use: the first ones
   int length;                                //!< elements of each run
-  int last_inside;                           //!< elements of the last used lane's run that are inside the matrix
+  int last_inside;  //!< elements of the last used lane's run that are inside the matrix
 
   /// Whether all of the chunk that starts at element `first` is inside the matrix, in this lane.
-  bool has(int lane, int first) const { return lane < lanes - 1 || (lane == lanes - 1 && first < last_inside); }
-  /// Lanes, counted from 0, in which the chunk at `first` is inside. (Runs of neighbouring rows end together.)
+  bool has(int lane, int first) const {
+    return lane < lanes - 1 || (lane == lanes - 1 && first < last_inside);
+  }
+  /// Lanes, counted from 0, in which the chunk at `first` is inside. (Runs of neighbouring rows end
+  /// together.)
   int lanes_with(int first, const LaneStep& step) const {
     if (first < last_inside) return lanes;
     return step.rows > 0 ? 0 : lanes - 1;
@@ -51,7 +55,8 @@ class TileReader {
   /// Units share no block; how many there are depends on the matrix only.
   std::int64_t units() const { return units_; }
 
-  /// Calls body(tile, index of the tile in the unit) for each tile of a unit; a block's rows come in ascending order.
+  /// Calls body(tile, index of the tile in the unit) for each tile of a unit; a block's rows come in
+  /// ascending order.
   template <typename Body>
   void for_each_tile(std::int64_t unit, const Body& body) const {
     Tile tile;
@@ -81,9 +86,10 @@ class TileReader {
   MatrixView x_;
   int hadamard_;
   std::uint32_t signs_;
-  int run_;        //!< elements per run: whole blocks and whole transforms
+  int run_;  //!< elements per run: whole blocks and whole transforms
   LaneStep step_;
-  // A unit is a range of the outer dimension: rows, or columns if x lies transposed. Tiles walk along memory inside it.
+  // A unit is a range of the outer dimension: rows, or columns if x lies transposed. Tiles walk along memory
+  // inside it.
   std::int64_t outer_extent_, outer_step_;
   std::int64_t inner_extent_, inner_step_;
   std::int64_t unit_extent_, units_;

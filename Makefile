@@ -1,0 +1,45 @@
+# Thin: each target is a command or two that you could type yourself. CMakePresets.json has the builds.
+PRESET ?= release
+# Two at a time per gigabyte of memory would be too many on small machines; one per core is what everybody has.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: help setup build test quickstart bench sanitize lint format clean
+
+help:
+	@echo "make quickstart  install what is missing, build, and quantize demonstration tensors in every format"
+	@echo "make test        install what is missing, build, and run all tests"
+	@echo "make build       build/tetrad (PRESET=portable for any processor)"
+	@echo "make bench       speed of quantizers and GEMM beside memcpy and SGEMM"
+	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make lint        clang-format and clang-tidy, as CI runs them"
+	@echo "make format      rewrite the sources with clang-format"
+	@echo "make clean       remove build folders"
+
+setup:
+	@scripts/setup
+
+build: setup
+	@cmake --preset $(PRESET)
+	@cmake --build --preset $(PRESET) --parallel $(JOBS)
+
+test: build
+	@ctest --preset $(PRESET) --parallel $(JOBS)
+
+quickstart: build
+	@build/tetrad quantize --demo
+
+bench: build
+	@build/tetrad bench quantize
+	@build/tetrad bench gemm
+
+sanitize:
+	@$(MAKE) --no-print-directory test PRESET=sanitize
+
+lint: build
+	@scripts/lint
+
+format:
+	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+
+clean:
+	rm -rf build build-portable build-sanitize

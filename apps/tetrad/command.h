@@ -1,0 +1,24 @@
+#pragma once
+// A subcommand adds its options to the parser and leaves behind what to run if it was chosen.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "tetrad/core/error.h"
+
+namespace tetrad::app {
+
+/// What the chosen subcommand does. Throws Error; a normal return is success.
+using Action = std::function<void()>;
+
+void add_info(CLI::App& app, Action& action);
+void add_quantize(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+
+/// --threads, the same everywhere.
+void add_threads_option(CLI::App& command);
+
+/// Examples below the options of `tetrad COMMAND --help`.
+void set_examples(CLI::App& command, const std::string& examples);
+
+}  // namespace tetrad::app

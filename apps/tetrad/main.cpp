@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "command.h"
+#include "tetrad/core/threads.h"
+#include "version.h"
+
+namespace tetrad::app {
+
+void add_threads_option(CLI::App& command) {
+  command
+      .add_option_function<int>(
+          "--threads", [](int count) { set_thread_count(count); }, "CPU threads (default: all cores)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+}
+
+void set_examples(CLI::App& command, const std::string& examples) {
+  command.footer("\nExamples:\n" + examples);
+}
+
+}  // namespace tetrad::app
+
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app("Tetrad: pretraining language models in NVFP4, with exact numerics.", "tetrad");
+  app.set_version_flag("--version", fmt::format("tetrad {} ({})", tetrad::kVersion, tetrad::kBuildId));
+  app.require_subcommand(1);
+  app.footer(
+      "\nExit codes: 0 done; 2 bad usage, configuration or input; 1 anything else.\n"
+      "Start with:  tetrad quantize --demo");
+  tetrad::app::Action action;
+  tetrad::app::add_info(app, action);
+  tetrad::app::add_quantize(app, action);
+  tetrad::app::add_bench(app, action);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // 0 for --help and --version; everything else is bad usage whatever CLI11 numbers it.
+    return app.exit(error) == 0 ? 0 : static_cast<int>(tetrad::ExitCode::bad_input);
+  }
+  action();
+  std::fflush(stdout);
+  return std::ferror(stdout) != 0 ? static_cast<int>(tetrad::ExitCode::failure) : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const tetrad::Error& error) {
+    fmt::print(stderr, "tetrad: {}\n", error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "tetrad: out of memory\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tetrad: internal error: {}\n", error.what());
+  }
+  return static_cast<int>(tetrad::ExitCode::failure);
+}
