@@ -31,8 +31,8 @@ Input input(const std::string& name, DType dtype, std::vector<std::int64_t> shap
   return {name, dtype, std::move(shape), std::move(bytes)};
 }
 
-std::string write_file(const TemporaryFolder& folder, const std::vector<Input>& inputs) {
-  const std::string path = folder.file("in.safetensors");
+std::string write_tensors(const TemporaryFolder& folder, const std::vector<Input>& inputs) {
+  std::string path = folder.file("in.safetensors");
   std::vector<TensorDeclaration> declarations;
   for (const Input& tensor : inputs) declarations.push_back({tensor.name, tensor.dtype, tensor.shape});
   SafetensorsWriter writer(path, declarations);
@@ -70,7 +70,7 @@ std::vector<float> transpose(const std::vector<float>& x, std::int64_t rows, std
 TEST(QuantizeCommand, WritesWhatTheOracleComputes) {
   const TemporaryFolder folder;
   const std::vector<float> x = oracle::make_input("heavy_tailed", 32, 64);
-  const std::string in = write_file(folder, {input("w", DType::f32, {32, 64}, x)});
+  const std::string in = write_tensors(folder, {input("w", DType::f32, {32, 64}, x)});
   const std::string out = folder.file("out.safetensors");
   const Outcome run = run_tetrad({"quantize", in, "-o", out, "--dequantize"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
@@ -92,7 +92,7 @@ TEST(QuantizeCommand, WritesWhatTheOracleComputes) {
 TEST(QuantizeCommand, AxisZeroGivesTheTransposedTensorsResult) {
   const TemporaryFolder folder;
   const std::vector<float> x = oracle::make_input("gaussian", 64, 48);  // blocks along the 64
-  const std::string in = write_file(folder, {input("w", DType::f32, {64, 48}, x)});
+  const std::string in = write_tensors(folder, {input("w", DType::f32, {64, 48}, x)});
   const std::string out = folder.file("out.safetensors");
   const Outcome run = run_tetrad(
       {"quantize", in, "-o", out, "--axis", "0", "--hadamard", "16", "--adaptive", "--dequantize"});
@@ -110,7 +110,7 @@ TEST(QuantizeCommand, AxisZeroGivesTheTransposedTensorsResult) {
 TEST(QuantizeCommand, OtherFormatsHaveTheirOwnTensors) {
   const TemporaryFolder folder;
   const std::vector<float> x = oracle::make_input("gaussian", 128, 256);
-  const std::string in = write_file(folder, {input("w", DType::f32, {128, 256}, x)});
+  const std::string in = write_tensors(folder, {input("w", DType::f32, {128, 256}, x)});
   const std::string out = folder.file("out.safetensors");
   struct Case {
     std::vector<std::string> options;
@@ -142,7 +142,7 @@ TEST(QuantizeCommand, ReadsEveryFloatTypeAndCopiesWhatIsNotAMatrix) {
   const std::vector<std::uint16_t> f16(16 * 16, 0x3C00);
   const std::vector<std::int64_t> ids = {1, 2, 3};
   const std::string in =
-      write_file(folder, {input("a", DType::f32, {16, 16}, f32), input("b", DType::bf16, {16, 16}, bf16),
+      write_tensors(folder, {input("a", DType::f32, {16, 16}, f32), input("b", DType::bf16, {16, 16}, bf16),
                           input("c", DType::f16, {16, 16}, f16), input("ids", DType::i64, {3}, ids)});
   const std::string out = folder.file("out.safetensors");
   const Outcome run = run_tetrad({"quantize", in, "-o", out, "--json"});
@@ -163,7 +163,7 @@ TEST(QuantizeCommand, ReadsEveryFloatTypeAndCopiesWhatIsNotAMatrix) {
 TEST(QuantizeCommand, TheReportIsRight) {
   const TemporaryFolder folder;
   const std::vector<float> x = oracle::make_input("outlier", 64, 256);
-  const std::string in = write_file(folder, {input("w", DType::f32, {64, 256}, x)});
+  const std::string in = write_tensors(folder, {input("w", DType::f32, {64, 256}, x)});
   const Outcome run = run_tetrad({"quantize", in, "-o", folder.file("out.safetensors"), "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const auto row = nlohmann::json::parse(run.out)["tensors"][0];
@@ -179,7 +179,7 @@ TEST(QuantizeCommand, TheReportIsRight) {
 TEST(QuantizeCommand, StochasticRoundingFollowsTheSeedAndNotTheThreads) {
   const TemporaryFolder folder;
   const std::string in =
-      write_file(folder, {input("w", DType::f32, {64, 256}, oracle::make_input("gaussian", 64, 256)),
+      write_tensors(folder, {input("w", DType::f32, {64, 256}, oracle::make_input("gaussian", 64, 256)),
                           input("v", DType::f32, {64, 256}, oracle::make_input("gaussian", 64, 256))});
   const auto codes = [&](const std::string& seed, const std::string& threads, const std::string& name) {
     const std::string out = folder.file("out.safetensors");
@@ -198,17 +198,13 @@ TEST(QuantizeCommand, StochasticRoundingFollowsTheSeedAndNotTheThreads) {
 /// Fails with exit code 2 and one line that contains `substance`, and leaves nothing behind.
 void expect_refused(const TemporaryFolder& folder, const std::vector<std::string>& arguments,
                     const std::string& substance) {
-  const auto count_files = [&] {
-    return std::distance(std::filesystem::directory_iterator(folder.path()),
-                         std::filesystem::directory_iterator());
-  };
-  const auto before = count_files();
+  const std::vector<std::string> before = folder.files();
   const Outcome run = run_tetrad(arguments);
   EXPECT_EQ(run.exit_code, 2) << run.err;
   EXPECT_EQ(run.out, "");
   EXPECT_NE(run.err.find(substance), std::string::npos) << run.err;
   EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
-  EXPECT_EQ(count_files(), before) << "a partial output was left";
+  EXPECT_EQ(folder.files(), before) << "a partial output was left";
 }
 
 TEST(QuantizeCommand, RefusesBadTensors) {
@@ -217,7 +213,7 @@ TEST(QuantizeCommand, RefusesBadTensors) {
   const std::vector<float> x(16 * 32, 1.0f);
   auto refused = [&](const std::vector<Input>& inputs, const std::string& substance,
                      const std::vector<std::string>& options = {}) {
-    std::vector<std::string> arguments = {"quantize", write_file(folder, inputs), "-o", out};
+    std::vector<std::string> arguments = {"quantize", write_tensors(folder, inputs), "-o", out};
     arguments.insert(arguments.end(), options.begin(), options.end());
     expect_refused(folder, arguments, substance);
   };
@@ -243,7 +239,7 @@ TEST(QuantizeCommand, RefusesBadTensors) {
 TEST(QuantizeCommand, RefusesBadFilesAndPlaces) {
   const TemporaryFolder folder;
   const std::string in =
-      write_file(folder, {input("w", DType::f32, {16, 16}, std::vector<float>(256, 1.0f))});
+      write_tensors(folder, {input("w", DType::f32, {16, 16}, std::vector<float>(256, 1.0f))});
   const std::string out = folder.file("out.safetensors");
   expect_refused(folder, {"quantize", folder.file("absent"), "-o", out}, "absent");
   expect_refused(folder, {"quantize", folder.path().string(), "-o", out}, folder.path().string());
@@ -254,22 +250,21 @@ TEST(QuantizeCommand, RefusesBadFilesAndPlaces) {
 
   const std::string whole = read_file(in);
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{40}, whole.size() - 1}) {
-    std::ofstream(in, std::ios::binary | std::ios::trunc)
-        .write(whole.data(), static_cast<std::streamsize>(size));
+    write_file(in, std::string_view(whole).substr(0, size));
     expect_refused(folder, {"quantize", in, "-o", out}, "in.safetensors");
   }
   std::string huge_header = whole;
   huge_header[6] = '\x7f';
-  std::ofstream(in, std::ios::binary | std::ios::trunc) << huge_header;
+  write_file(in, huge_header);
   expect_refused(folder, {"quantize", in, "-o", out}, "in.safetensors");
 }
 
 TEST(QuantizeCommand, AFailureLeavesAnExistingOutputAlone) {
   const TemporaryFolder folder;
   const std::string out = folder.file("out.safetensors");
-  std::ofstream(out) << "precious";
+  write_file(out, "precious");
   std::vector<float> bad(256, std::numeric_limits<float>::infinity());
-  const std::string in = write_file(folder, {input("w", DType::f32, {16, 16}, bad)});
+  const std::string in = write_tensors(folder, {input("w", DType::f32, {16, 16}, bad)});
   expect_refused(folder, {"quantize", in, "-o", out}, "not finite");
   EXPECT_EQ(read_file(out), "precious");
 }
@@ -277,7 +272,7 @@ TEST(QuantizeCommand, AFailureLeavesAnExistingOutputAlone) {
 TEST(QuantizeCommand, OutputMayReplaceTheInput) {
   const TemporaryFolder folder;
   const std::string path =
-      write_file(folder, {input("w", DType::f32, {16, 16}, std::vector<float>(256, 1.0f))});
+      write_tensors(folder, {input("w", DType::f32, {16, 16}, std::vector<float>(256, 1.0f))});
   ASSERT_EQ(run_tetrad({"quantize", path, "-o", path}).exit_code, 0);
   EXPECT_NE(SafetensorsFile(path).find("w.codes"), nullptr);
 }

@@ -72,19 +72,20 @@ std::vector<T> bytes_of(const Buffer& buffer) {
   return {buffer.span<T>().begin(), buffer.span<T>().end()};
 }
 
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+std::uint32_t bits(std::uint8_t x) { return x; }
+
 /// Equal, or the place of the first difference: a diff of megabytes helps nobody.
 template <typename T>
 ::testing::AssertionResult same(const std::vector<T>& actual, const std::vector<T>& expected) {
   if (actual.size() != expected.size())
     return ::testing::AssertionFailure() << actual.size() << " elements instead of " << expected.size();
   for (std::size_t i = 0; i < actual.size(); ++i)
-    if (std::memcmp(&actual[i], &expected[i], sizeof(T)) != 0)
+    if (bits(actual[i]) != bits(expected[i]))
       return ::testing::AssertionFailure()
              << "first difference at " << i << ": " << +actual[i] << " instead of " << +expected[i];
   return ::testing::AssertionSuccess();
 }
-
-std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 
 void expect_statistics(const QuantStats& stats, const oracle::Result& expected, std::int64_t elements) {
   EXPECT_EQ(stats.measured, elements);

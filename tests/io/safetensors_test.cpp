@@ -1,7 +1,6 @@
 #include "tetrad/io/safetensors.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,10 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <fstream>
 #include <functional>
 #include <iterator>
 
+#include "support/files.h"
 #include "tetrad/core/error.h"
 
 namespace tetrad {
@@ -20,37 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "tetrad_safetensors_XXXXXX").native();
-    if (::mkdtemp(pattern.data()) == nullptr) fail_errno("mkdtemp");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  fs::path operator/(std::string_view name) const { return path_ / name; }
-  std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path_)) names.push_back(entry.path().filename());
-    std::ranges::sort(names);
-    return names;
-  }
-
- private:
-  fs::path path_;
-};
-
-std::string read_all(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void write_all(const fs::path& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
+using testing::read_file;
+using testing::TemporaryFolder;
+using testing::write_file;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -132,7 +103,7 @@ TEST(Safetensors, AcceptsEmptyFilesScalarsAndEscapedNames) {
 
 TEST(Safetensors, ReadsFileThatIsMappedReadOnly) {
   const TemporaryFolder folder;
-  write_all(folder / "f", file_of(kGoodHeader) + "AaBbxyz");
+  write_file(folder / "f", file_of(kGoodHeader) + "AaBbxyz");
   SafetensorsFile opened(folder / "f");
   const SafetensorsFile file = std::move(opened);
   EXPECT_EQ(text_of(file.bytes(*file.find("a"))), "AaBb");
@@ -156,7 +127,7 @@ TEST(Safetensors, RefusesWhatIsNoRegularFile) {
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect(folder / "pipe", {"not a regular file"});
   expect("/dev/null", {"not a regular file"});
-  write_all(folder / "empty", "");
+  write_file(folder / "empty", "");
   expect(folder / "empty", {"0 bytes", "too few"});
 }
 
@@ -376,7 +347,7 @@ TEST(SafetensorsWriter, WritesKnownBytes) {
   writer.write("a", bytes_of("aaa"));
   writer.commit();
   // Names in order, the wider element first in the data, spaces up to a multiple of 8.
-  EXPECT_EQ(read_all(folder / "out"), file_of(R"({"__metadata__":{"format":"pt"},)"
+  EXPECT_EQ(read_file(folder / "out"), file_of(R"({"__metadata__":{"format":"pt"},)"
                                               R"("a":{"dtype":"U8","shape":[3],"data_offsets":[2,5]},)"
                                               R"("b\"":{"dtype":"U16","shape":[1],"data_offsets":[0,2]}})"
                                               "     ") +
@@ -434,14 +405,14 @@ TEST(SafetensorsWriter, RefusesMisuse) {
 
 TEST(SafetensorsWriter, LeavesNothingBehindWhenAbandoned) {
   const TemporaryFolder folder;
-  write_all(folder / "old", "precious");
+  write_file(folder / "old", "precious");
   for (const std::string_view name : {"new", "old"}) {
     SafetensorsWriter writer(folder / name, {{"a", DType::u8, {1}}, {"b", DType::u8, {1}}});
     writer.write("a", bytes_of("1"));
     EXPECT_EQ(folder.files().size(), 2U);
   }
   EXPECT_EQ(folder.files(), std::vector<std::string>{"old"});
-  EXPECT_EQ(read_all(folder / "old"), "precious");
+  EXPECT_EQ(read_file(folder / "old"), "precious");
 }
 
 TEST(SafetensorsWriter, StepsOverStaleTemporaryFiles) {
@@ -453,15 +424,15 @@ TEST(SafetensorsWriter, StepsOverStaleTemporaryFiles) {
     used = static_cast<unsigned>(std::stoul(name.substr(name.rfind('.') + 1)));
   }
   const std::string stale = fmt::format("out.tmp.{}.{}", ::getpid(), used + 1);
-  write_all(folder / stale, "stale");
+  write_file(folder / stale, "stale");
   SafetensorsWriter(folder / "out", {}).commit();
   EXPECT_EQ(folder.files(), (std::vector<std::string>{"out", stale}));
-  EXPECT_EQ(read_all(folder / stale), "stale");
+  EXPECT_EQ(read_file(folder / stale), "stale");
 }
 
 TEST(SafetensorsWriter, RefusesTargetsThatCannotBeCreated) {
   const TemporaryFolder folder;
-  write_all(folder / "file", "x");
+  write_file(folder / "file", "x");
   fs::create_directory(folder / "dir");
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   const auto expect = [](const fs::path& path, const std::string& word) {
@@ -518,7 +489,7 @@ class FileSizeLimit {
 
 TEST(SafetensorsWriter, FullDiskLeavesTheOldFile) {
   const TemporaryFolder folder;
-  write_all(folder / "out", "precious");
+  write_file(folder / "out", "precious");
   const std::string big(100'000, 'x');
   std::string message;
   ExitCode exit_code = ExitCode::ok;
@@ -536,7 +507,7 @@ TEST(SafetensorsWriter, FullDiskLeavesTheOldFile) {
   EXPECT_EQ(exit_code, ExitCode::failure);
   EXPECT_NE(message.find("failed to write"), message.npos) << message;
   EXPECT_EQ(folder.files(), std::vector<std::string>{"out"});
-  EXPECT_EQ(read_all(folder / "out"), "precious");
+  EXPECT_EQ(read_file(folder / "out"), "precious");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -75,7 +74,7 @@ template <typename Case>
 void expect_as_oracle(std::uint32_t bits) {
   const float x = f32_of(bits);
   const auto expected = static_cast<std::uint32_t>(Case::encode(static_cast<double>(x)));
-  // Counted before gtest is involved: its macros cost more than the casts.
+  // Compared before gtest is involved: its macros cost more than the casts.
   if (Case::Format::encode(x) != expected) {
     ADD_FAILURE() << "encode(" << x << ", bits " << std::hex << bits << ") is " << Case::Format::encode(x)
                   << ", the oracle has " << expected;

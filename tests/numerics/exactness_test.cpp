@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cfloat>
 #include <cmath>
@@ -138,6 +137,12 @@ void expect_elements(const std::vector<float>& x, const oracle::Result& expected
   }
 }
 
+/// enc_b of the definition. Compared as such because one ulp of it rarely shows in codes.
+float encode_of_block(std::uint32_t byte, float tensor_decode) {
+  const double decode = oracle::decode_e4m3(static_cast<int>(byte)) * static_cast<double>(tensor_decode);
+  return std::min(static_cast<float>(1 / static_cast<double>(static_cast<float>(decode))), FLT_MAX);
+}
+
 TEST(Nvfp4Scales, EveryBf16BlockMaximumAsTheOracle) {
   for (const float tensor_amax : tensor_maxima()) {
     const std::vector<float> maxima = block_maxima(tensor_amax);
@@ -149,6 +154,7 @@ TEST(Nvfp4Scales, EveryBf16BlockMaximumAsTheOracle) {
     for (std::size_t row = 0; row < maxima.size(); ++row) {
       scales.push_back(nvfp4::block_scale(maxima[row], tensor));
       ASSERT_EQ(scales[row].byte, expected.scale_bytes[row]) << tensor_amax << " " << maxima[row];
+      ASSERT_EQ(scales[row].encode, encode_of_block(scales[row].byte, tensor.decode)) << maxima[row];
     }
     ASSERT_NO_FATAL_FAILURE(expect_elements(
         x, expected, [&](std::size_t row, float value) { return E2m1::encode(value * scales[row].encode); },

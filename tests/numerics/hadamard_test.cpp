@@ -58,6 +58,15 @@ class Inputs {
     run[random_() % run.size()] = round_to_bf16(std::ldexp(1.37f, static_cast<int>(random_() % 30)));
     return run;
   }
+  /// Two of them that cancel: what is left depends on when they meet, that is on the order of the strides.
+  Run cancelling() {
+    Run run = normal();
+    const std::size_t first = random_() % run.size();
+    const std::size_t second = (first + 1 + random_() % (run.size() - 1)) % run.size();
+    run[first] = std::ldexp(1.0f, static_cast<int>(integer(10, 26)));
+    run[second] = -run[first];
+    return run;
+  }
   Run subnormal() {
     return fill([this] { return std::ldexp(1.0f, -133) * static_cast<float>(integer(-127, 127)); });
   }
@@ -101,23 +110,28 @@ TYPED_TEST(Hadamard, EqualsTheOracleToTheBit) {
   for (int repeat = 0; repeat < 500; ++repeat) {
     ASSERT_NO_FATAL_FAILURE(expect_as_oracle<kSize>(inputs.normal(), "normal"));
     ASSERT_NO_FATAL_FAILURE(expect_as_oracle<kSize>(inputs.outlier(), "outlier"));
+    ASSERT_NO_FATAL_FAILURE(expect_as_oracle<kSize>(inputs.cancelling(), "cancelling"));
     ASSERT_NO_FATAL_FAILURE(expect_as_oracle<kSize>(inputs.subnormal(), "subnormal"));
     ASSERT_NO_FATAL_FAILURE(expect_as_oracle<kSize>(inputs.wild(), "wild"));
   }
 }
 
+// In f32, before BF16 hides the last bits: each mantissa of BF16 times the scale, rounded once.
 TYPED_TEST(Hadamard, IsTheMatrixOfTheDefinition) {
   constexpr int kSize = TypeParam::kSize;
+  const auto scale = static_cast<double>(static_cast<float>(1 / std::sqrt(double{kSize})));
   for (const std::uint32_t signs : {kNoSigns, kFixedSigns}) {
     for (unsigned row = 0; row < kSize; ++row) {
-      Run unit(kSize);
-      unit[row] = 1;
-      const Run y = transformed<kSize>(unit, signs);
       const bool flipped = is_negative_sign(signs, static_cast<int>(row));
-      for (unsigned column = 0; column < kSize; ++column) {
-        const bool negative = (std::popcount(row & column) % 2 == 1) != flipped;
-        const auto scale = static_cast<float>(1 / std::sqrt(double{kSize}));
-        ASSERT_EQ(y[column], negative ? -scale : scale) << row << "," << column;
+      for (float x = 1; x < 2; x += 1.0f / 128) {
+        Run run(kSize);
+        run[row] = x;
+        const Run y = transformed<kSize>(run, signs);
+        const auto expected = static_cast<float>(static_cast<double>(x) * scale);
+        for (unsigned column = 0; column < kSize; ++column) {
+          const bool negative = (std::popcount(row & column) % 2 == 1) != flipped;
+          ASSERT_EQ(y[column], negative ? -expected : expected) << x << " at " << row << "," << column;
+        }
       }
     }
   }

@@ -490,7 +490,7 @@ int random_byte(const Random& random, long row, long col, long cols) {
   return bytes_of_group(random, element / 16)[index(element % 16)];
 }
 
-std::vector<float> hadamard(std::vector<float> run, bool signs) {
+std::vector<float> hadamard(const std::vector<float>& run, bool signs) {
   require(is_power_of_two(static_cast<long>(run.size())), "the transform's size is a power of two");
   return transformed(run, static_cast<int>(run.size()), signs);
 }

@@ -92,6 +92,6 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
 int random_byte(const Random& random, long row, long col, long cols);
 
 /// One run; its size, a power of two, is the size of the transform.
-std::vector<float> hadamard(std::vector<float> run, bool signs);
+std::vector<float> hadamard(const std::vector<float>& run, bool signs);
 
 }  // namespace tetrad::oracle

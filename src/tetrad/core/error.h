@@ -21,8 +21,8 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
-  explicit Error(std::string message, ExitCode exit_code = ExitCode::bad_input)
-      : std::runtime_error(std::move(message)), exit_code_(exit_code) {}
+  explicit Error(const std::string& message, ExitCode exit_code = ExitCode::bad_input)
+      : std::runtime_error(message), exit_code_(exit_code) {}
 
   ExitCode exit_code() const { return exit_code_; }
 
