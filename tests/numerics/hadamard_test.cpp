@@ -123,7 +123,8 @@ TYPED_TEST(Hadamard, IsTheMatrixOfTheDefinition) {
   for (const std::uint32_t signs : {kNoSigns, kFixedSigns}) {
     for (unsigned row = 0; row < kSize; ++row) {
       const bool flipped = is_negative_sign(signs, static_cast<int>(row));
-      for (float x = 1; x < 2; x += 1.0f / 128) {
+      for (int mantissa = 0; mantissa < 128; ++mantissa) {
+        const float x = 1 + static_cast<float>(mantissa) / 128;
         Run run(kSize);
         run[row] = x;
         const Run y = transformed<kSize>(run, signs);
@@ -184,7 +185,7 @@ TYPED_TEST(Hadamard, ScaleIsTheNearestF32) {
 TYPED_TEST(Hadamard, LanesOfAVectorDoNotMix) {
   constexpr int kSize = TypeParam::kSize;
   constexpr int kLanes = 8;
-  typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
+  using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
   Inputs inputs(kSize);
   std::array<Lanes, kSize> side_by_side = {};
   std::array<Run, kLanes> runs;

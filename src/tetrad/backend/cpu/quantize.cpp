@@ -12,6 +12,7 @@
 
 #include "tetrad/backend/cpu/block_grid.h"
 #include "tetrad/backend/cpu/encode.h"
+#include "tetrad/backend/cpu/simd.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 
@@ -169,7 +170,7 @@ class Quantizer {
     const std::int64_t stride = grid_.stride(step_);
     const float* in = blocks.data() + grid_.index(tile, first);
     if (lanes == kLanes && stride == 1) {
-      std::memcpy(out, in, sizeof(out));
+      copy_lanes(in, out);
       return;
     }
     for (int lane = 0; lane < kLanes; ++lane) out[lane] = lane < lanes ? in[lane * stride] : absent;

@@ -12,6 +12,14 @@ using F32x16 = float __attribute__((vector_size(64), may_alias));
 using U32x8 = std::uint32_t __attribute__((vector_size(32)));
 using U16x16 = std::uint16_t __attribute__((vector_size(32)));
 
+/// 64 bytes through one vector. (A plain memcpy of so few may go through 8-byte registers, and the vector load that
+/// follows then waits for all of them to reach the cache.)
+inline void copy_lanes(const float* in, float* out) {
+  F32x16 lanes;
+  std::memcpy(&lanes, in, sizeof(lanes));
+  std::memcpy(out, &lanes, sizeof(lanes));
+}
+
 /// One step of a transposition: pairs of rows, half a group apart, are interleaved. When the groups have
 /// grown to the number of columns in a 128-bit half, row j of each group holds column j of it.
 template <int kRows, typename Vector, typename Low, typename High>

@@ -12,13 +12,14 @@ namespace {
 constexpr std::int64_t kUnitElements =
     32768;  // enough to make a unit's overhead vanish, small enough to share out
 
-/// `count` is a constant where it matters, and the loop disappears.
 inline void widen(const float* in, int count, float* out) {
-  std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
+  for (int i = 0; i < count; ++i) out[i] = in[i];
 }
 inline void widen(const Bf16* in, int count, float* out) {
   for (int i = 0; i < count; ++i) out[i] = in[i].to_f32();
 }
+inline void widen_lanes(const float* in, float* out) { copy_lanes(in, out); }
+inline void widen_lanes(const Bf16* in, float* out) { widen(in, kLanes, out); }
 
 /// Turns the 16 x 16 square of one chunk of every lane: in[lane * stride + element] -> value[element][lane].
 inline void turn_square(const float* in, std::int64_t stride, float (*value)[kLanes]) {
@@ -35,7 +36,7 @@ inline void turn_square(const Bf16* in, std::int64_t stride, float (*value)[kLan
   for (int i = 0; i < kChunk; ++i) {
     Bf16 turned[kLanes];
     std::memcpy(turned, &rows[i], sizeof(turned));
-    widen(turned, kLanes, value[i]);
+    widen_lanes(turned, value[i]);
   }
 }
 
@@ -63,7 +64,7 @@ void load_rows(const MatrixView& x, Tile& tile) {
   for (int i = 0; i < tile.last_inside; ++i) {
     const T* in = data + i * x.col_stride;
     if (tile.lanes == kLanes) {
-      widen(in, kLanes, tile.value[i]);
+      widen_lanes(in, tile.value[i]);
     } else {
       std::memset(tile.value[i], 0, sizeof(tile.value[i]));
       widen(in, tile.lanes, tile.value[i]);
