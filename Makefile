@@ -1,9 +1,8 @@
 # Thin: each target is a command or two that you could type yourself. CMakePresets.json has the builds.
 PRESET ?= release
-# Two at a time per gigabyte of memory would be too many on small machines; one per core is what everybody has.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup build test quickstart bench sanitize lint format clean
+.PHONY: help setup build test quickstart bench sanitize test-gpu lint format clean
 
 help:
 	@echo "make quickstart  install what is missing, build, and quantize demonstration tensors in every format"
@@ -11,6 +10,7 @@ help:
 	@echo "make build       build/tetrad (PRESET=portable for any processor)"
 	@echo "make bench       speed of quantizers and GEMM beside memcpy and SGEMM"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make lint        clang-format and clang-tidy, as CI runs them"
 	@echo "make format      rewrite the sources with clang-format"
 	@echo "make clean       remove build folders"
@@ -35,6 +35,9 @@ bench: build
 sanitize:
 	@$(MAKE) --no-print-directory test PRESET=sanitize
 
+test-gpu:
+	@$(MAKE) --no-print-directory test PRESET=gpu
+
 lint: build
 	@scripts/lint
 
@@ -42,4 +45,4 @@ format:
 	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
 
 clean:
-	rm -rf build build-portable build-sanitize
+	rm -rf build build-portable build-sanitize build-gpu

@@ -1,0 +1,128 @@
+// numerics/ on a GPU gives the host's bits. Needs a CUDA device to run; compiling it is a check of its own.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tetrad/numerics/bf16.h"
+#include "tetrad/numerics/e5m2.h"
+#include "tetrad/numerics/f16.h"
+#include "tetrad/numerics/fp8.h"
+#include "tetrad/numerics/hadamard.h"
+#include "tetrad/numerics/mxfp4.h"
+#include "tetrad/numerics/nvfp4.h"
+#include "tetrad/numerics/philox.h"
+
+namespace tetrad {
+namespace {
+
+void check(cudaError_t status) {
+  if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
+}
+
+/// Each case is a pure function from an index to a few words.
+constexpr int kWords = 16;
+
+/// Every BF16 value, then f32 patterns spread over all of them.
+TETRAD_HD float value_at(std::uint32_t index) {
+  return std::bit_cast<float>(index < 65536 ? index << 16 : index * 2654435761u);
+}
+
+struct Casts {
+  TETRAD_HD static void run(std::uint32_t index, std::uint32_t* out) {
+    const float x = value_at(index);
+    out[0] = E2m1::encode(x);
+    out[1] = E4m3::encode(x);
+    out[2] = E5m2::encode(x);
+    out[3] = Bf16::from_f32(x).bits;
+    out[4] = std::bit_cast<std::uint32_t>(E4m3::decode(index & 0xFF));
+    out[5] = std::bit_cast<std::uint32_t>(E5m2::decode(index & 0xFF));
+    out[6] = std::bit_cast<std::uint32_t>(F16::decode(index & 0xFFFF));
+    out[7] = std::bit_cast<std::uint32_t>(E8m0::decode(index & 0xFF));
+  }
+};
+
+struct StochasticRounding {
+  TETRAD_HD static void run(std::uint32_t index, std::uint32_t* out) {  // all BF16 x 256 bytes in 2^24 cases
+    const float x = std::bit_cast<float>((index & 0xFFFF) << 16);
+    const std::uint32_t byte = index >> 16 & 0xFF;
+    out[0] = E2m1::encode_stochastic(x, byte);
+    out[1] = E2m1::encode_stochastic(x, byte, StochasticBias::hardware);
+    out[2] = E4m3::encode_stochastic(x, byte);
+    out[3] = E5m2::encode_stochastic(x, byte);
+  }
+};
+
+struct Scales {
+  TETRAD_HD static void run(std::uint32_t index, std::uint32_t* out) {
+    const float amax = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value_at(index)) & 0x7FFFFFFFu);
+    if (!(amax <= nvfp4::kFloatMax)) return;
+    const float block = amax * (static_cast<float>(index % 1000) * 1e-3f);
+    for (int adaptive = 0; adaptive < 2; ++adaptive) {
+      const nvfp4::TensorScale tensor = nvfp4::tensor_scale(amax, adaptive == 1);
+      const nvfp4::BlockScale scale = nvfp4::block_scale(block, tensor, adaptive == 1 ? nvfp4::kAdaptiveStretch : 1.0f);
+      out[6 * adaptive] = std::bit_cast<std::uint32_t>(tensor.decode);
+      out[6 * adaptive + 1] = scale.byte;
+      out[6 * adaptive + 2] = std::bit_cast<std::uint32_t>(scale.encode);
+      out[6 * adaptive + 3] = std::bit_cast<std::uint32_t>(nvfp4::decode(index & 15, scale.byte, tensor));
+    }
+    out[4] = mxfp4::block_scale(amax).byte;
+    out[5] = std::bit_cast<std::uint32_t>(fp8::block_scale(amax).encode);
+    out[10] = std::bit_cast<std::uint32_t>(fp8::block_scale(amax).decode);
+  }
+};
+
+struct Random {
+  TETRAD_HD static void run(std::uint32_t index, std::uint32_t* out) {
+    const RandomStream stream{.seed = 0x0123456789ABCDEFull, .step = index / 7, .microbatch = 3, .tensor = 11};
+    const PhiloxWords words = stream.group(index);
+    for (int i = 0; i < 4; ++i) out[i] = words[static_cast<std::size_t>(i)];
+  }
+};
+
+struct Transform {
+  TETRAD_HD static void run(std::uint32_t index, std::uint32_t* out) {
+    float v[16];
+    for (std::uint32_t i = 0; i < 16; ++i) {
+      const std::uint32_t bits = (index * 16 + i) * 2654435761u;
+      v[i] = std::bit_cast<float>((bits & 0xBFFF0000u) | 0x10000000u);  // finite BF16 values of many magnitudes
+    }
+    hadamard<16>(v, kFixedSigns);
+    for (int i = 0; i < 16; ++i) out[i] = std::bit_cast<std::uint32_t>(round_to_bf16(v[i]));
+  }
+};
+
+template <typename Case>
+__global__ void run_on_device(std::uint32_t count, std::uint32_t* out) {
+  const std::uint32_t index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index < count) Case::run(index, out + static_cast<std::size_t>(index) * kWords);
+}
+
+template <typename Case>
+void expect_same_bits(std::uint32_t count) {
+  const std::size_t words = static_cast<std::size_t>(count) * kWords;
+  std::vector<std::uint32_t> expected(words);
+  std::vector<std::uint32_t> actual(words);
+  for (std::uint32_t i = 0; i < count; ++i) Case::run(i, expected.data() + static_cast<std::size_t>(i) * kWords);
+
+  std::uint32_t* device = nullptr;
+  check(cudaMalloc(&device, words * sizeof(std::uint32_t)));
+  check(cudaMemset(device, 0, words * sizeof(std::uint32_t)));
+  run_on_device<Case><<<(count + 255) / 256, 256>>>(count, device);
+  check(cudaGetLastError());
+  check(cudaMemcpy(actual.data(), device, words * sizeof(std::uint32_t), cudaMemcpyDeviceToHost));
+  check(cudaFree(device));
+  for (std::size_t i = 0; i < words; ++i)
+    ASSERT_EQ(actual[i], expected[i]) << "case " << i / kWords << ", word " << i % kWords;
+}
+
+TEST(Device, CastsAreTheHosts) { expect_same_bits<Casts>(1u << 24); }
+TEST(Device, StochasticRoundingIsTheHosts) { expect_same_bits<StochasticRounding>(1u << 24); }
+TEST(Device, ScalesAreTheHosts) { expect_same_bits<Scales>(1u << 24); }
+TEST(Device, RandomBitsAreTheHosts) { expect_same_bits<Random>(1u << 20); }
+TEST(Device, TransformIsTheHosts) { expect_same_bits<Transform>(1u << 20); }
+
+}  // namespace
+}  // namespace tetrad
