@@ -143,7 +143,7 @@ TEST(QuantizeCommand, ReadsEveryFloatTypeAndCopiesWhatIsNotAMatrix) {
   const std::vector<std::int64_t> ids = {1, 2, 3};
   const std::string in =
       write_tensors(folder, {input("a", DType::f32, {16, 16}, f32), input("b", DType::bf16, {16, 16}, bf16),
-                          input("c", DType::f16, {16, 16}, f16), input("ids", DType::i64, {3}, ids)});
+                             input("c", DType::f16, {16, 16}, f16), input("ids", DType::i64, {3}, ids)});
   const std::string out = folder.file("out.safetensors");
   const Outcome run = run_tetrad({"quantize", in, "-o", out, "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
@@ -180,7 +180,7 @@ TEST(QuantizeCommand, StochasticRoundingFollowsTheSeedAndNotTheThreads) {
   const TemporaryFolder folder;
   const std::string in =
       write_tensors(folder, {input("w", DType::f32, {64, 256}, oracle::make_input("gaussian", 64, 256)),
-                          input("v", DType::f32, {64, 256}, oracle::make_input("gaussian", 64, 256))});
+                             input("v", DType::f32, {64, 256}, oracle::make_input("gaussian", 64, 256))});
   const auto codes = [&](const std::string& seed, const std::string& threads, const std::string& name) {
     const std::string out = folder.file("out.safetensors");
     const Outcome run = run_tetrad(

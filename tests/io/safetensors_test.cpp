@@ -348,10 +348,10 @@ TEST(SafetensorsWriter, WritesKnownBytes) {
   writer.commit();
   // Names in order, the wider element first in the data, spaces up to a multiple of 8.
   EXPECT_EQ(read_file(folder / "out"), file_of(R"({"__metadata__":{"format":"pt"},)"
-                                              R"("a":{"dtype":"U8","shape":[3],"data_offsets":[2,5]},)"
-                                              R"("b\"":{"dtype":"U16","shape":[1],"data_offsets":[0,2]}})"
-                                              "     ") +
-                                          "BBaaa");
+                                               R"("a":{"dtype":"U8","shape":[3],"data_offsets":[2,5]},)"
+                                               R"("b\"":{"dtype":"U16","shape":[1],"data_offsets":[0,2]}})"
+                                               "     ") +
+                                           "BBaaa");
 }
 
 TEST(SafetensorsWriter, WritesFileWithoutTensors) {

@@ -83,8 +83,10 @@ struct Minifloat {
   static constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - kBias) << kMantissaBits;
 
   TETRAD_HD static constexpr float saturated_magnitude(float x) {
-    const float a = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu);
-    return a < kMax ? a : kMax;
+    // Positive floats are ordered as their bits, and NaN is above them all.
+    constexpr std::uint32_t kMaxBits = std::bit_cast<std::uint32_t>(kMax);
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu;
+    return std::bit_cast<float>(bits < kMaxBits ? bits : kMaxBits);
   }
 
   /// The exponent field of a, in place in an f32, but never below that of kMinNormal: subnormals of the

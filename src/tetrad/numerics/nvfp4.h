@@ -23,7 +23,12 @@ TETRAD_HD constexpr float tensor_range(bool adaptive) {
   return E2m1::kMax * (adaptive ? kAdaptiveScaleRange : kScaleRange);
 }
 
-TETRAD_HD constexpr float at_most_float_max(float x) { return x < kFloatMax ? x : kFloatMax; }
+/// For x >= 0, whose order is that of its bits.
+TETRAD_HD constexpr float at_most_float_max(float x) {
+  constexpr std::uint32_t kMaxBits = std::bit_cast<std::uint32_t>(kFloatMax);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>(bits < kMaxBits ? bits : kMaxBits);
+}
 
 struct TensorScale {
   float encode;            //!< S_enc

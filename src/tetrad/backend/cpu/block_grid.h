@@ -30,6 +30,9 @@ class BlockGrid {
   std::int64_t block_row(std::int64_t row) const { return row >> row_shift_; }
   std::int64_t block_col(std::int64_t col) const { return col >> col_shift_; }
 
+  /// The first block of a row.
+  std::int64_t row(std::int64_t row) const { return block_row(row) * row_stride_; }
+
   /// The block of lane 0 at element `first` of its run.
   std::int64_t index(const Tile& tile, int first) const {
     return block_row(tile.row) * row_stride_ + block_col(tile.col + first) * col_stride_;

@@ -12,6 +12,7 @@
 
 #include "tetrad/backend/cpu/block_grid.h"
 #include "tetrad/backend/cpu/encode.h"
+#include "tetrad/backend/cpu/row_maxima.h"
 #include "tetrad/backend/cpu/simd.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
@@ -19,7 +20,6 @@
 namespace tetrad::cpu {
 namespace {
 
-constexpr std::uint32_t kMagnitudeBits = 0x7FFFFFFFu;
 constexpr std::uint32_t kInfinityBits = 0x7F800000u;
 
 class Quantizer {
@@ -72,6 +72,10 @@ class Quantizer {
   }
 
   void find_block_amax() {
+    if (spec_.hadamard == 0 && x_.is_row_major()) {
+      x_.dtype == DType::bf16 ? scan_rows<Bf16>() : scan_rows<float>();
+      return;
+    }
     parallel_for(reader_.units(), [&](std::int64_t unit) {
       reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
         for (int first = 0; first < tile.length; first += static_cast<int>(grid_.block_cols()))
@@ -80,12 +84,33 @@ class Quantizer {
     });
   }
 
-  /// Maxima of the bits of |x|: the order of floats, and NaN and infinity on top instead of lost.
+  template <typename T>
+  void scan_rows() {
+    parallel_for(reader_.units(), [&](std::int64_t unit) {
+      const auto [begin, end] = reader_.extent_of(unit);
+      for (std::int64_t row = begin; row < end; ++row) {
+        const T* values = static_cast<const T*>(x_.data) + row * x_.row_stride;
+        float* amax = block_amax_.data() + grid_.row(row);
+        switch (grid_.block_cols()) {
+          case nvfp4::kBlock:
+            update_row_maxima<nvfp4::kBlock>(values, x_.cols, amax);
+            break;
+          case mxfp4::kBlock:
+            update_row_maxima<mxfp4::kBlock>(values, x_.cols, amax);
+            break;
+          default:
+            update_row_maxima<fp8::kBlock>(values, x_.cols, amax);
+            break;
+        }
+      }
+    });
+  }
+
   void update_block_amax(const Tile& tile, int first) {
     alignas(64) std::uint32_t largest[kLanes] = {};
     for (int i = first; i < first + static_cast<int>(grid_.block_cols()); ++i)
       for (int lane = 0; lane < kLanes; ++lane) {
-        const std::uint32_t bits = std::bit_cast<std::uint32_t>(tile.value[i][lane]) & kMagnitudeBits;
+        const std::uint32_t bits = magnitude_bits(tile.value[i][lane]);
         largest[lane] = bits > largest[lane] ? bits : largest[lane];
       }
     const int lanes = tile.lanes_with(first, step_);
@@ -93,14 +118,14 @@ class Quantizer {
     float* amax = block_amax_.data() + grid_.index(tile, first);
     for (int lane = 0; lane < lanes; ++lane) {
       float& block = amax[lane * stride];
-      block = std::bit_cast<float>(std::max(std::bit_cast<std::uint32_t>(block), largest[lane]));
+      block = from_magnitude_bits(std::max(magnitude_bits(block), largest[lane]));
     }
   }
 
   float tensor_amax() const {
     std::uint32_t largest = 0;
-    for (const float amax : block_amax_) largest = std::max(largest, std::bit_cast<std::uint32_t>(amax));
-    return std::bit_cast<float>(largest);
+    for (const float amax : block_amax_) largest = std::max(largest, magnitude_bits(amax));
+    return from_magnitude_bits(largest);
   }
 
   /// Non-finite input: no code can stand for it, so the whole tensor decodes to NaN.
@@ -115,8 +140,7 @@ class Quantizer {
       reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
         for (int i = 0; i < tile.length; ++i)
           for (const float value : tile.value[i])
-            stats.non_finite +=
-                (std::bit_cast<std::uint32_t>(value) & kMagnitudeBits) >= kInfinityBits ? 1 : 0;
+            stats.non_finite += magnitude_bits(value) >= kInfinityBits ? 1 : 0;
       });
   }
 

@@ -11,79 +11,124 @@ namespace tetrad::cpu {
 using F32x16 = float __attribute__((vector_size(64), may_alias));
 using U32x8 = std::uint32_t __attribute__((vector_size(32)));
 using U16x16 = std::uint16_t __attribute__((vector_size(32)));
+using U64x4 = std::uint64_t __attribute__((vector_size(32)));
 
-/// 64 bytes through one vector. (A plain memcpy of so few may go through 8-byte registers, and the vector load that
-/// follows then waits for all of them to reach the cache.)
+/// 64 bytes through one vector. (A plain memcpy of so few may go through 8-byte registers, and the vector
+/// load that follows then waits for all of them to reach the cache.)
 inline void copy_lanes(const float* in, float* out) {
   F32x16 lanes;
   std::memcpy(&lanes, in, sizeof(lanes));
   std::memcpy(out, &lanes, sizeof(lanes));
 }
 
-/// One step of a transposition: pairs of rows, half a group apart, are interleaved. When the groups have
-/// grown to the number of columns in a 128-bit half, row j of each group holds column j of it.
-template <int kRows, typename Vector, typename Low, typename High>
-void interleave_rows(Vector (&rows)[kRows], int group, const Low& low, const High& high) {
+// Interleaving two rows: the lower, or the upper, halves of their 128-bit parts, in units of 16, 32 or 64
+// bits.
+struct Interleave16 {
+  static U16x16 low(U16x16 a, U16x16 b) {
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
+  }
+  static U16x16 high(U16x16 a, U16x16 b) {
+    return __builtin_shufflevector(a, b, 4, 20, 5, 21, 6, 22, 7, 23, 12, 28, 13, 29, 14, 30, 15, 31);
+  }
+};
+struct Interleave32 {
+  template <typename Vector>
+  static Vector low(Vector a, Vector b) {
+    return Vector(__builtin_shufflevector(U32x8(a), U32x8(b), 0, 8, 1, 9, 4, 12, 5, 13));
+  }
+  template <typename Vector>
+  static Vector high(Vector a, Vector b) {
+    return Vector(__builtin_shufflevector(U32x8(a), U32x8(b), 2, 10, 3, 11, 6, 14, 7, 15));
+  }
+};
+struct Interleave64 {
+  template <typename Vector>
+  static Vector low(Vector a, Vector b) {
+    return Vector(__builtin_shufflevector(U64x4(a), U64x4(b), 0, 4, 2, 6));
+  }
+  template <typename Vector>
+  static Vector high(Vector a, Vector b) {
+    return Vector(__builtin_shufflevector(U64x4(a), U64x4(b), 1, 5, 3, 7));
+  }
+};
+/// The 128-bit parts themselves: both lower ones, or both upper ones.
+struct Concatenate128 {
+  template <typename Vector>
+  static Vector low(Vector a, Vector b) {
+    return Vector(__builtin_shufflevector(U64x4(a), U64x4(b), 0, 1, 4, 5));
+  }
+  template <typename Vector>
+  static Vector high(Vector a, Vector b) {
+    return Vector(__builtin_shufflevector(U64x4(a), U64x4(b), 2, 3, 6, 7));
+  }
+};
+
+/// One step of a transposition: in each group of rows, those half a group apart are interleaved. When the
+/// groups have grown to as many rows as a 128-bit part has columns, row j of a group holds column j of both
+/// parts.
+template <typename Step, int kRows, typename Vector>
+void interleave_rows(Vector (&rows)[kRows], int group) {
   Vector next[kRows];
   for (int first = 0; first < kRows; first += group)
     for (int i = 0; i < group / 2; ++i) {
-      next[first + 2 * i] = low(rows[first + i], rows[first + i + group / 2]);
-      next[first + 2 * i + 1] = high(rows[first + i], rows[first + i + group / 2]);
+      next[first + 2 * i] = Step::low(rows[first + i], rows[first + i + group / 2]);
+      next[first + 2 * i + 1] = Step::high(rows[first + i], rows[first + i + group / 2]);
     }
   for (int r = 0; r < kRows; ++r) rows[r] = next[r];
 }
 
-/// in: 8 rows of 8 words, `in_stride` words apart; out likewise: out[c][r] = in[r][c].
-inline void transpose_8x8(const std::uint32_t* in, std::int64_t in_stride, std::uint32_t* out,
-                          std::int64_t out_stride) {
-  U32x8 rows[8];
-  for (int r = 0; r < 8; ++r) std::memcpy(&rows[r], in + r * in_stride, sizeof(U32x8));
-  interleave_rows(
-      rows, 2, [](U32x8 a, U32x8 b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13); },
-      [](U32x8 a, U32x8 b) { return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15); });
-  interleave_rows(
-      rows, 4, [](U32x8 a, U32x8 b) { return __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13); },
-      [](U32x8 a, U32x8 b) { return __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15); });
-  for (int c = 0; c < 4; ++c) {
-    const U32x8 lower = __builtin_shufflevector(rows[c], rows[c + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    const U32x8 upper = __builtin_shufflevector(rows[c], rows[c + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    std::memcpy(out + c * out_stride, &lower, sizeof(U32x8));
-    std::memcpy(out + (c + 4) * out_stride, &upper, sizeof(U32x8));
+/// The last step: rows of the lower and the upper parts come together.
+template <int kRows, typename Vector>
+void join_halves(Vector (&rows)[kRows]) {
+  for (int c = 0; c < kRows / 2; ++c) {
+    const Vector a = rows[c];
+    const Vector b = rows[c + kRows / 2];
+    rows[c] = Concatenate128::low(a, b);
+    rows[c + kRows / 2] = Concatenate128::high(a, b);
   }
 }
 
 /// rows[r][c] -> rows[c][r].
-inline void transpose_16x16(U16x16 (&rows)[16]) {
-  interleave_rows(
-      rows, 2,
-      [](U16x16 a, U16x16 b) {
-        return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
-      },
-      [](U16x16 a, U16x16 b) {
-        return __builtin_shufflevector(a, b, 4, 20, 5, 21, 6, 22, 7, 23, 12, 28, 13, 29, 14, 30, 15, 31);
-      });
-  interleave_rows(
-      rows, 4,
-      [](U16x16 a, U16x16 b) {
-        return __builtin_shufflevector(a, b, 0, 1, 16, 17, 2, 3, 18, 19, 8, 9, 24, 25, 10, 11, 26, 27);
-      },
-      [](U16x16 a, U16x16 b) {
-        return __builtin_shufflevector(a, b, 4, 5, 20, 21, 6, 7, 22, 23, 12, 13, 28, 29, 14, 15, 30, 31);
-      });
-  interleave_rows(
-      rows, 8,
-      [](U16x16 a, U16x16 b) {
-        return __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
-      },
-      [](U16x16 a, U16x16 b) {
-        return __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
-      });
-  for (int c = 0; c < 8; ++c) {
-    const U16x16 a = rows[c];
-    const U16x16 b = rows[c + 8];
-    rows[c] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-    rows[c + 8] = __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+inline void transpose(U32x8 (&rows)[8]) {
+  interleave_rows<Interleave32>(rows, 2);
+  interleave_rows<Interleave64>(rows, 4);
+  join_halves(rows);
+}
+inline void transpose(U16x16 (&rows)[16]) {
+  interleave_rows<Interleave16>(rows, 2);
+  interleave_rows<Interleave32>(rows, 4);
+  interleave_rows<Interleave64>(rows, 8);
+  join_halves(rows);
+}
+
+template <typename Vector>
+Vector larger(Vector a, Vector b) {
+  return a > b ? a : b;
+}
+
+/// Half a transposition: interleaved rows are reduced at once, so that half as many are left.
+template <typename Step, int kRows, typename Vector>
+void reduce_pairs(Vector (&rows)[kRows], int left) {
+  for (int r = 0; r < left / 2; ++r) {
+    const Vector a = rows[2 * r];
+    const Vector b = rows[2 * r + 1];
+    rows[r] = larger(Step::low(a, b), Step::high(a, b));
   }
+}
+
+/// Element r of the result is the maximum of rows[r].
+inline U32x8 row_maxima(U32x8 (&rows)[8]) {
+  reduce_pairs<Interleave32>(rows, 8);
+  reduce_pairs<Interleave64>(rows, 4);
+  reduce_pairs<Concatenate128>(rows, 2);
+  return rows[0];
+}
+inline U16x16 row_maxima(U16x16 (&rows)[16]) {
+  reduce_pairs<Interleave16>(rows, 16);
+  reduce_pairs<Interleave32>(rows, 8);
+  reduce_pairs<Interleave64>(rows, 4);
+  reduce_pairs<Concatenate128>(rows, 2);
+  return rows[0];
 }
 
 }  // namespace tetrad::cpu

@@ -23,16 +23,18 @@ inline void widen_lanes(const Bf16* in, float* out) { widen(in, kLanes, out); }
 
 /// Turns the 16 x 16 square of one chunk of every lane: in[lane * stride + element] -> value[element][lane].
 inline void turn_square(const float* in, std::int64_t stride, float (*value)[kLanes]) {
-  const auto* words = reinterpret_cast<const std::uint32_t*>(in);
-  auto* out = reinterpret_cast<std::uint32_t*>(&value[0][0]);
   for (int r = 0; r < kLanes; r += 8)
-    for (int c = 0; c < kChunk; c += 8)
-      transpose_8x8(words + r * stride + c, stride, out + c * kLanes + r, kLanes);
+    for (int c = 0; c < kChunk; c += 8) {
+      U32x8 rows[8];
+      for (int i = 0; i < 8; ++i) std::memcpy(&rows[i], in + (r + i) * stride + c, sizeof(rows[i]));
+      transpose(rows);
+      for (int i = 0; i < 8; ++i) std::memcpy(value[c + i] + r, &rows[i], sizeof(rows[i]));
+    }
 }
 inline void turn_square(const Bf16* in, std::int64_t stride, float (*value)[kLanes]) {
   U16x16 rows[kLanes];
-  for (int r = 0; r < kLanes; ++r) std::memcpy(&rows[r], in + r * stride, sizeof(U16x16));
-  transpose_16x16(rows);
+  for (int r = 0; r < kLanes; ++r) std::memcpy(&rows[r], in + r * stride, sizeof(rows[r]));
+  transpose(rows);
   for (int i = 0; i < kChunk; ++i) {
     Bf16 turned[kLanes];
     std::memcpy(turned, &rows[i], sizeof(turned));

@@ -52,6 +52,14 @@ class TileReader {
 
   const LaneStep& step() const { return step_; }
 
+  /// A unit of work: rows of a row-major matrix, columns of one that lies transposed.
+  struct Unit {
+    std::int64_t begin, end;
+  };
+  Unit extent_of(std::int64_t unit) const {
+    return {unit * unit_extent_, std::min(outer_extent_, (unit + 1) * unit_extent_)};
+  }
+
   /// Units share no block; how many there are depends on the matrix only.
   std::int64_t units() const { return units_; }
 
@@ -72,13 +80,6 @@ class TileReader {
   }
 
  private:
-  struct Unit {
-    std::int64_t begin, end;
-  };
-
-  Unit extent_of(std::int64_t unit) const {
-    return {unit * unit_extent_, std::min(outer_extent_, (unit + 1) * unit_extent_)};
-  }
   void place(Tile& tile, std::int64_t outer, std::int64_t inner) const;
   void load(Tile& tile) const;
   void transform(Tile& tile) const;
