@@ -34,21 +34,28 @@ TETRAD_HD constexpr float hadamard_scale(int size) {
   return size == 2 ? scale * kInvSqrt2 : scale;
 }
 
-/// In place on v[0..kSize). `Lane` is float, or a SIMD vector of floats when several runs are transformed
-/// side by side.
+/// Butterflies at kStride, 2 kStride, 4 kStride, ... Strides are constants so that, for small sizes, v stays in registers.
+template <int kSize, int kStride, typename Lane>
+TETRAD_HD constexpr void hadamard_butterflies(Lane* v) {
+  if constexpr (kStride < kSize) {
+    for (int i = 0; i < kSize; ++i) {
+      if ((i & kStride) != 0) continue;
+      const Lane a = v[i];
+      const Lane b = v[i + kStride];
+      v[i] = a + b;
+      v[i + kStride] = a - b;
+    }
+    hadamard_butterflies<kSize, 2 * kStride>(v);
+  }
+}
+
+/// In place on v[0..kSize). `Lane` is float, or a SIMD vector of floats when several runs are transformed side by side.
 template <int kSize, typename Lane>
 TETRAD_HD constexpr void hadamard(Lane* v, std::uint32_t sign_mask) {
   static_assert(is_hadamard_size(kSize));
   for (int i = 0; i < kSize; ++i)
     if (is_negative_sign(sign_mask, i)) v[i] = -v[i];
-  for (int stride = 1; stride < kSize; stride *= 2)
-    for (int start = 0; start < kSize; start += 2 * stride)
-      for (int i = start; i < start + stride; ++i) {
-        const Lane a = v[i];
-        const Lane b = v[i + stride];
-        v[i] = a + b;
-        v[i + stride] = a - b;
-      }
+  hadamard_butterflies<kSize, 1>(v);
   for (int i = 0; i < kSize; ++i) v[i] = v[i] * hadamard_scale(kSize);
 }
 

@@ -2,7 +2,7 @@
 // The blocks of a matrix that share a scale, and what is known of each: its amax and its 4/6 choice.
 
 #include <bit>
-#include <vector>
+#include <utility>
 
 #include "tetrad/backend/cpu/tile.h"
 #include "tetrad/core/checked.h"
@@ -29,6 +29,16 @@ class BlockGrid {
   std::int64_t size() const { return rows_ * cols_; }
   std::int64_t block_row(std::int64_t row) const { return row >> row_shift_; }
   std::int64_t block_col(std::int64_t col) const { return col >> col_shift_; }
+
+  std::int64_t blocks_per_row() const { return cols_; }
+  /// Whether a row is the first of its blocks.
+  bool is_first_row(std::int64_t row) const { return (row & (block_rows_ - 1)) == 0; }
+
+  /// The blocks of rows [begin, end), or of columns if blocks are laid out by columns: a range.
+  std::pair<std::int64_t, std::int64_t> blocks_between(std::int64_t begin, std::int64_t end) const {
+    if (row_stride_ == cols_) return {block_row(begin) * cols_, (block_row(end - 1) + 1) * cols_};
+    return {block_col(begin) * rows_, (block_col(end - 1) + 1) * rows_};
+  }
 
   /// The first block of a row.
   std::int64_t row(std::int64_t row) const { return block_row(row) * row_stride_; }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tetrad/backend/cpu/codec.h"
+#include "tetrad/backend/cpu/simd.h"
 #include "tetrad/backend/cpu/tile.h"
 #include "tetrad/numerics/philox.h"
 
@@ -68,6 +69,7 @@ void encode_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales, 
   using Codes = LaneCodes<Codec>;
   for (int w = 0; w < Codes::kWords; ++w) {
     alignas(64) std::uint32_t word[kLanes] = {};
+    TETRAD_UNROLL
     for (int j = 0; j < Codes::kPerWord; ++j) {
       const int i = w * Codes::kPerWord + j;
       for (int lane = 0; lane < kLanes; ++lane) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cpu/workspace.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
@@ -31,13 +32,6 @@ struct Panel {
   const float* row(std::int64_t index) const { return transposed ? data + index : data + index * stride; }
   CBLAS_TRANSPOSE blas_flag(bool flipped) const { return transposed != flipped ? CblasTrans : CblasNoTrans; }
 };
-
-/// Memory that stays between calls: fresh pages cost more than decoding into them.
-float* workspace(Buffer& buffer, std::int64_t elements) {
-  const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  if (buffer.size() < bytes) buffer = Buffer(bytes);
-  return buffer.as<float>();
-}
 
 /// Splits `extent` into pieces of a multiple of 16 and calls body(first, count) for each, in parallel.
 template <typename Body>

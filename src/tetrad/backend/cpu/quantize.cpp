@@ -8,12 +8,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "tetrad/backend/cpu/block_grid.h"
 #include "tetrad/backend/cpu/encode.h"
 #include "tetrad/backend/cpu/row_maxima.h"
 #include "tetrad/backend/cpu/simd.h"
+#include "tetrad/backend/cpu/workspace.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 
@@ -21,6 +23,8 @@ namespace tetrad::cpu {
 namespace {
 
 constexpr std::uint32_t kInfinityBits = 0x7F800000u;
+
+thread_local Buffer block_amax_workspace;
 
 class Quantizer {
  public:
@@ -32,14 +36,13 @@ class Quantizer {
         grid_(x, spec.block),
         reader_(x, spec, grid_.block_rows(), grid_.block_cols()),
         step_(reader_.step()),
-        block_amax_(static_cast<std::size_t>(grid_.size())) {}
+        block_amax_(workspace(block_amax_workspace, grid_.size()), static_cast<std::size_t>(grid_.size())) {}
 
   QuantStats run() {
     allocate();
-    find_block_amax();
     QuantStats stats;
     stats.blocks = spec_.block.is_whole() ? 1 : grid_.size();
-    stats.amax = tensor_amax();
+    stats.amax = find_block_amax();
     if (!std::isfinite(stats.amax)) {
       poison(stats);
       return stats;
@@ -71,38 +74,40 @@ class Quantizer {
     scale_col_stride_ = row_major ? 1 : out_.scale_rows();
   }
 
-  void find_block_amax() {
-    if (spec_.hadamard == 0 && x_.is_row_major()) {
-      x_.dtype == DType::bf16 ? scan_rows<Bf16>() : scan_rows<float>();
-      return;
-    }
+  /// Fills block_amax_ and returns the tensor's amax. Each unit's maximum is taken while its blocks are in the cache.
+  float find_block_amax() {
+    std::vector<float> unit_amax(static_cast<std::size_t>(reader_.units()));
     parallel_for(reader_.units(), [&](std::int64_t unit) {
-      reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
-        for (int first = 0; first < tile.length; first += static_cast<int>(grid_.block_cols()))
-          update_block_amax(tile, first);
-      });
+      if (spec_.hadamard == 0 && x_.is_row_major())
+        x_.dtype == DType::bf16 ? scan_rows<Bf16>(unit) : scan_rows<float>(unit);
+      else
+        scan_tiles(unit);
+      const auto [begin, end] = reader_.extent_of(unit);
+      const auto [first, last] = grid_.blocks_between(begin, end);
+      unit_amax[static_cast<std::size_t>(unit)] = amax_of({block_amax_.data() + first, block_amax_.data() + last});
     });
+    return amax_of(unit_amax);
   }
 
   template <typename T>
-  void scan_rows() {
-    parallel_for(reader_.units(), [&](std::int64_t unit) {
-      const auto [begin, end] = reader_.extent_of(unit);
-      for (std::int64_t row = begin; row < end; ++row) {
-        const T* values = static_cast<const T*>(x_.data) + row * x_.row_stride;
-        float* amax = block_amax_.data() + grid_.row(row);
-        switch (grid_.block_cols()) {
-          case nvfp4::kBlock:
-            update_row_maxima<nvfp4::kBlock>(values, x_.cols, amax);
-            break;
-          case mxfp4::kBlock:
-            update_row_maxima<mxfp4::kBlock>(values, x_.cols, amax);
-            break;
-          default:
-            update_row_maxima<fp8::kBlock>(values, x_.cols, amax);
-            break;
-        }
+  void scan_rows(std::int64_t unit) {
+    const auto [begin, end] = reader_.extent_of(unit);
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* values = static_cast<const T*>(x_.data) + row * x_.row_stride;
+      float* amax = block_amax_.data() + grid_.row(row);
+      if (grid_.is_first_row(row)) std::fill_n(amax, grid_.blocks_per_row(), 0.0f);
+      switch (grid_.block_cols()) {
+        case nvfp4::kBlock: update_row_maxima<nvfp4::kBlock>(values, x_.cols, amax); break;
+        case mxfp4::kBlock: update_row_maxima<mxfp4::kBlock>(values, x_.cols, amax); break;
+        default: update_row_maxima<fp8::kBlock>(values, x_.cols, amax); break;
       }
+    }
+  }
+
+  void scan_tiles(std::int64_t unit) {
+    reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
+      for (int first = 0; first < tile.length; first += static_cast<int>(grid_.block_cols()))
+        update_block_amax(tile, first);
     });
   }
 
@@ -116,16 +121,9 @@ class Quantizer {
     const int lanes = tile.lanes_with(first, step_);
     const std::int64_t stride = grid_.stride(step_);
     float* amax = block_amax_.data() + grid_.index(tile, first);
-    for (int lane = 0; lane < lanes; ++lane) {
-      float& block = amax[lane * stride];
-      block = from_magnitude_bits(std::max(magnitude_bits(block), largest[lane]));
-    }
-  }
-
-  float tensor_amax() const {
-    std::uint32_t largest = 0;
-    for (const float amax : block_amax_) largest = std::max(largest, magnitude_bits(amax));
-    return from_magnitude_bits(largest);
+    if (grid_.is_first_row(tile.row))
+      for (int lane = 0; lane < lanes; ++lane) amax[lane * stride] = 0.0f;
+    for (int lane = 0; lane < lanes; ++lane) raise(amax[lane * stride], from_magnitude_bits(largest[lane]));
   }
 
   /// Non-finite input: no code can stand for it, so the whole tensor decodes to NaN.
@@ -188,7 +186,7 @@ class Quantizer {
   }
 
   /// What is known of each lane's block; `absent` in lanes outside the matrix.
-  void gather(const std::vector<float>& blocks, const Tile& tile, int first, float absent,
+  void gather(std::span<const float> blocks, const Tile& tile, int first, float absent,
               float (&out)[kLanes]) const {
     const int lanes = tile.lanes_with(first, step_);
     const std::int64_t stride = grid_.stride(step_);
@@ -277,7 +275,7 @@ class Quantizer {
     }
     if (spec_.block.is_whole()) return;
     store_scales(tile, first, scales);
-    if (tile.row % grid_.block_rows() != 0) return;  // a block is counted with its first row
+    if (!grid_.is_first_row(tile.row)) return;  // a block is counted with its first row
     for (int lane = 0; lane < kLanes; ++lane)
       stats.zero_scales[lane] +=
           static_cast<std::int32_t>((amax[lane] > 0.0f) & (scales.value[lane] == 0.0f));
@@ -288,7 +286,7 @@ class Quantizer {
     std::int64_t row = tile.row;
     int lanes = tile.lanes_with(first, step_);
     if (spec_.format == Format::fp8 && grid_.block_rows() > 1) {  // stored once per block, by its first row
-      if (row % grid_.block_rows() != 0) return;
+      if (!grid_.is_first_row(row)) return;
       row = grid_.block_row(row);
       if (step_.rows > 0) lanes = std::min(lanes, 1);
     }
@@ -331,7 +329,7 @@ class Quantizer {
   BlockGrid grid_;
   TileReader reader_;
   LaneStep step_;
-  std::vector<float> block_amax_;  //!< in the grid's order
+  std::span<float> block_amax_;  //!< in the grid's order
   std::vector<float> stretch_;     //!< likewise; empty unless adaptive
   std::int64_t code_row_stride_ = 0, code_byte_stride_ = 0;
   std::int64_t scale_row_stride_ = 0, scale_col_stride_ = 0;

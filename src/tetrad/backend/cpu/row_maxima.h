@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include "tetrad/backend/cpu/simd.h"
 #include "tetrad/numerics/bf16.h"
@@ -33,6 +34,12 @@ struct MagnitudeVector<Bf16> {
 
 inline void raise(float& amax, float candidate) {
   amax = from_magnitude_bits(std::max(magnitude_bits(amax), magnitude_bits(candidate)));
+}
+
+inline float amax_of(std::span<const float> values) {
+  std::uint32_t largest = 0;
+  for (const float value : values) largest = std::max(largest, magnitude_bits(value));
+  return from_magnitude_bits(largest);
 }
 
 /// amax[block] = max(amax[block], maximum over the block), for each block of kBlock elements; the last may be shorter.

@@ -5,6 +5,13 @@
 #include <cstdint>
 #include <cstring>
 
+// Before a short loop over registers that the compiler would otherwise keep as a loop over memory.
+#if defined(__clang__)
+#define TETRAD_UNROLL _Pragma("unroll")
+#else
+#define TETRAD_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace tetrad::cpu {
 
 // may_alias: this type looks at arrays of floats that belong to somebody else.

@@ -77,8 +77,12 @@ void load_rows(const MatrixView& x, Tile& tile) {
 
 template <int kSize>
 void hadamard_tile(Tile& tile, std::uint32_t signs) {
-  for (int first = 0; first < tile.length; first += kSize)
-    hadamard<kSize>(reinterpret_cast<F32x16*>(tile.value[first]), signs);
+  for (int first = 0; first < tile.length; first += kSize) {
+    F32x16 run[kSize];
+    for (int i = 0; i < kSize; ++i) std::memcpy(&run[i], tile.value[first + i], sizeof(F32x16));
+    hadamard<kSize>(run, signs);
+    for (int i = 0; i < kSize; ++i) std::memcpy(tile.value[first + i], &run[i], sizeof(F32x16));
+  }
 }
 
 void round_tile_to_bf16(Tile& tile) {
