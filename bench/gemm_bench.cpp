@@ -10,17 +10,17 @@ namespace {
 
 struct Operands {
   std::int64_t m, n, k;
-  std::vector<float> a, b;
-  std::vector<Bf16> a_bf16, b_bf16;
-  std::vector<float> out;
+  Buffer a, b;
+  Buffer a_bf16, b_bf16;
+  Buffer out;
 };
 
 void sgemm(Operands& data) {
   openblas_set_num_threads(thread_count());
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<blasint>(data.m),
-              static_cast<blasint>(data.n), static_cast<blasint>(data.k), 1.0f, data.a.data(),
-              static_cast<blasint>(data.k), data.b.data(), static_cast<blasint>(data.k), 0.0f,
-              data.out.data(), static_cast<blasint>(data.n));
+              static_cast<blasint>(data.n), static_cast<blasint>(data.k), 1.0f, data.a.as<float>(),
+              static_cast<blasint>(data.k), data.b.as<float>(), static_cast<blasint>(data.k), 0.0f,
+              data.out.as<float>(), static_cast<blasint>(data.n));
   openblas_set_num_threads(1);
 }
 
@@ -42,13 +42,13 @@ std::vector<Recipe> recipes() {
 }  // namespace
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, int repeats, const Report& report) {
-  Operands data{m, n, k, random_values(m * k), random_values(n * k), {}, {}, {}};
+  Operands data{m, n, k, random_f32(m * k), random_f32(n * k), {}, {}, {}};
   data.a_bf16 = to_bf16(data.a);
   data.b_bf16 = to_bf16(data.b);
-  data.out.resize(static_cast<std::size_t>(m * n));
-  const MutableMatrixView out = mutable_view_of(data.out.data(), m, n);
-  const MatrixView a = view_of(data.a_bf16.data(), m, k);
-  const MatrixView b = view_of(data.b_bf16.data(), n, k);
+  data.out = Buffer(static_cast<std::size_t>(m * n) * sizeof(float));
+  const MutableMatrixView out = mutable_view_of(data.out.as<float>(), m, n);
+  const MatrixView a = view_of(data.a_bf16.as<Bf16>(), m, k);
+  const MatrixView b = view_of(data.b_bf16.as<Bf16>(), n, k);
   Backend& backend = cpu_backend();
   const double gigaflop = 2e-9 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const auto run = [&](const std::string& name, const std::function<void()>& work) {

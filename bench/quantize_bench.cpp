@@ -43,10 +43,10 @@ void parallel_copy(const std::byte* from, std::byte* to, std::int64_t bytes) {
 }  // namespace
 
 void quantize(std::int64_t rows, std::int64_t cols, DType dtype, int repeats, const Report& report) {
-  const std::vector<float> f32 = random_values(rows * cols);
-  const std::vector<Bf16> bf16 = to_bf16(f32);
+  const Buffer f32 = random_f32(rows * cols);
+  const Buffer bf16 = to_bf16(f32);
   const MatrixView x =
-      dtype == DType::bf16 ? view_of(bf16.data(), rows, cols) : view_of(f32.data(), rows, cols);
+      dtype == DType::bf16 ? view_of(bf16.as<Bf16>(), rows, cols) : view_of(f32.as<float>(), rows, cols);
   const std::int64_t bytes = x.size() * bits_of(dtype) / 8;
   Buffer copy(static_cast<std::size_t>(bytes));
   for (const Case& test : cases()) {

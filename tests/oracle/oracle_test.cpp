@@ -267,7 +267,7 @@ TEST(OracleNvfp4, HandWorkedBlocks) {
   EXPECT_EQ(slice(r.codes, 48, 16), Bytes(16, 0));
   EXPECT_EQ(r.zero_scale_blocks, 1);
   EXPECT_EQ(r.blocks, 4);
-  EXPECT_EQ(r.flushed, 4);  // 1e-6, -1e-7, .125 and -.1
+  EXPECT_EQ(r.flushed, 4);    // 1e-6, -1e-7, .125 and -.1
   EXPECT_EQ(r.saturated, 0);  // a block without a scale is flushed, not clipped
   for (std::size_t i = 0; i < 16; ++i) EXPECT_FLOAT_EQ(r.decoded[i], x[i]);
   EXPECT_FLOAT_EQ(r.decoded[24], -2.0F);

@@ -2,8 +2,8 @@
 // Owned bytes, aligned for SIMD, uninitialised until written.
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
-#include <new>
 #include <span>
 
 namespace tetrad {
@@ -13,10 +13,7 @@ class Buffer {
   static constexpr std::size_t kAlignment = 64;
 
   Buffer() = default;
-  explicit Buffer(std::size_t bytes)
-      : data_(bytes == 0 ? nullptr
-                         : static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment}))),
-        size_(bytes) {}
+  explicit Buffer(std::size_t bytes) : data_(allocate(bytes)), size_(bytes) {}
 
   std::size_t size() const { return size_; }
   std::byte* data() { return data_.get(); }
@@ -42,8 +39,11 @@ class Buffer {
 
  private:
   struct Free {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
+    void operator()(std::byte* p) const { std::free(p); }
   };
+
+  static std::byte* allocate(std::size_t bytes);
+
   std::unique_ptr<std::byte, Free> data_;
   std::size_t size_ = 0;
 };

@@ -34,7 +34,8 @@ TETRAD_HD constexpr float hadamard_scale(int size) {
   return size == 2 ? scale * kInvSqrt2 : scale;
 }
 
-/// Butterflies at kStride, 2 kStride, 4 kStride, ... Strides are constants so that, for small sizes, v stays in registers.
+/// Butterflies at kStride, 2 kStride, 4 kStride, ... Strides are constants so that, for small sizes, v stays
+/// in registers.
 template <int kSize, int kStride, typename Lane>
 TETRAD_HD constexpr void hadamard_butterflies(Lane* v) {
   if constexpr (kStride < kSize) {
@@ -49,7 +50,8 @@ TETRAD_HD constexpr void hadamard_butterflies(Lane* v) {
   }
 }
 
-/// In place on v[0..kSize). `Lane` is float, or a SIMD vector of floats when several runs are transformed side by side.
+/// In place on v[0..kSize). `Lane` is float, or a SIMD vector of floats when several runs are transformed
+/// side by side.
 template <int kSize, typename Lane>
 TETRAD_HD constexpr void hadamard(Lane* v, std::uint32_t sign_mask) {
   static_assert(is_hadamard_size(kSize));

@@ -74,7 +74,8 @@ class Quantizer {
     scale_col_stride_ = row_major ? 1 : out_.scale_rows();
   }
 
-  /// Fills block_amax_ and returns the tensor's amax. Each unit's maximum is taken while its blocks are in the cache.
+  /// Fills block_amax_ and returns the tensor's amax. Each unit's maximum is taken while its blocks are in
+  /// the cache.
   float find_block_amax() {
     std::vector<float> unit_amax(static_cast<std::size_t>(reader_.units()));
     parallel_for(reader_.units(), [&](std::int64_t unit) {
@@ -84,7 +85,8 @@ class Quantizer {
         scan_tiles(unit);
       const auto [begin, end] = reader_.extent_of(unit);
       const auto [first, last] = grid_.blocks_between(begin, end);
-      unit_amax[static_cast<std::size_t>(unit)] = amax_of({block_amax_.data() + first, block_amax_.data() + last});
+      unit_amax[static_cast<std::size_t>(unit)] =
+          amax_of({block_amax_.data() + first, block_amax_.data() + last});
     });
     return amax_of(unit_amax);
   }
@@ -97,9 +99,15 @@ class Quantizer {
       float* amax = block_amax_.data() + grid_.row(row);
       if (grid_.is_first_row(row)) std::fill_n(amax, grid_.blocks_per_row(), 0.0f);
       switch (grid_.block_cols()) {
-        case nvfp4::kBlock: update_row_maxima<nvfp4::kBlock>(values, x_.cols, amax); break;
-        case mxfp4::kBlock: update_row_maxima<mxfp4::kBlock>(values, x_.cols, amax); break;
-        default: update_row_maxima<fp8::kBlock>(values, x_.cols, amax); break;
+        case nvfp4::kBlock:
+          update_row_maxima<nvfp4::kBlock>(values, x_.cols, amax);
+          break;
+        case mxfp4::kBlock:
+          update_row_maxima<mxfp4::kBlock>(values, x_.cols, amax);
+          break;
+        default:
+          update_row_maxima<fp8::kBlock>(values, x_.cols, amax);
+          break;
       }
     }
   }
@@ -330,7 +338,7 @@ class Quantizer {
   TileReader reader_;
   LaneStep step_;
   std::span<float> block_amax_;  //!< in the grid's order
-  std::vector<float> stretch_;     //!< likewise; empty unless adaptive
+  std::vector<float> stretch_;   //!< likewise; empty unless adaptive
   std::int64_t code_row_stride_ = 0, code_byte_stride_ = 0;
   std::int64_t scale_row_stride_ = 0, scale_col_stride_ = 0;
 };

@@ -42,7 +42,8 @@ inline float amax_of(std::span<const float> values) {
   return from_magnitude_bits(largest);
 }
 
-/// amax[block] = max(amax[block], maximum over the block), for each block of kBlock elements; the last may be shorter.
+/// amax[block] = max(amax[block], maximum over the block), for each block of kBlock elements; the last may be
+/// shorter.
 template <int kBlock, typename T>
 void update_row_maxima(const T* row, std::int64_t cols, float* amax) {
   using Vector = typename MagnitudeVector<T>::Type;
@@ -51,7 +52,8 @@ void update_row_maxima(const T* row, std::int64_t cols, float* amax) {
   constexpr Bits kMask = std::numeric_limits<Bits>::max() >> 1;  // all but the sign
 
   std::int64_t first = 0;
-  for (; cols - first >= kWidth * kBlock; first += kWidth * kBlock, amax += kWidth) {  // as many blocks as lanes
+  for (; cols - first >= kWidth * kBlock;
+       first += kWidth * kBlock, amax += kWidth) {  // as many blocks as lanes
     Vector rows[kWidth];
     for (int r = 0; r < kWidth; ++r) {
       rows[r] = Vector{};

@@ -6,7 +6,8 @@
 
 namespace tetrad::cpu {
 
-/// Room for `elements` floats in a buffer that stays between calls: fresh pages cost more than the work on them.
+/// Room for `elements` floats in a buffer that stays between calls: fresh pages cost more than the work on
+/// them.
 inline float* workspace(Buffer& buffer, std::int64_t elements) {
   const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
   if (buffer.size() < bytes) buffer = Buffer(bytes);
