@@ -1,6 +1,7 @@
 #pragma once
 // The quantizers under test, in the terms of the engine and of the oracle.
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,11 @@ struct QuantCase {
   std::string name;
   QuantSpec spec;
 };
+
+/// So that a failing test is printed by its name.
+inline void PrintTo(const QuantCase& quantizer, std::ostream* out) {
+  *out << quantizer.name;
+}  // NOLINT: gtest's name
 
 /// Formats, block shapes, roundings, transforms and adaptive scaling, alone and together.
 inline std::vector<QuantCase> quant_cases() {

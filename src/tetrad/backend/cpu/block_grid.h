@@ -19,8 +19,9 @@ class BlockGrid {
         block_cols_(shape.is_whole() ? fp8::kBlock : shape.cols),
         rows_(ceil_div(x.rows, block_rows_)),
         cols_(ceil_div(x.cols, block_cols_)),
-        row_stride_(x.is_row_major() ? cols_ : 1),
-        col_stride_(x.is_row_major() ? 1 : rows_),
+        by_rows_(x.is_row_major()),
+        row_stride_(by_rows_ ? cols_ : 1),
+        col_stride_(by_rows_ ? 1 : rows_),
         row_shift_(std::countr_zero(static_cast<std::uint64_t>(block_rows_))),
         col_shift_(std::countr_zero(static_cast<std::uint64_t>(block_cols_))) {}
 
@@ -36,7 +37,7 @@ class BlockGrid {
 
   /// The blocks of rows [begin, end), or of columns if blocks are laid out by columns: a range.
   std::pair<std::int64_t, std::int64_t> blocks_between(std::int64_t begin, std::int64_t end) const {
-    if (row_stride_ == cols_) return {block_row(begin) * cols_, (block_row(end - 1) + 1) * cols_};
+    if (by_rows_) return {block_row(begin) * cols_, (block_row(end - 1) + 1) * cols_};
     return {block_col(begin) * rows_, (block_col(end - 1) + 1) * rows_};
   }
 
@@ -56,6 +57,7 @@ class BlockGrid {
  private:
   std::int64_t block_rows_, block_cols_;
   std::int64_t rows_, cols_;  // in blocks
+  bool by_rows_;
   std::int64_t row_stride_, col_stride_;
   int row_shift_, col_shift_;  // block extents are powers of two
 };
