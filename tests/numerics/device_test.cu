@@ -62,7 +62,8 @@ struct Scales {
     const float block = amax * (static_cast<float>(index % 1000) * 1e-3f);
     for (int adaptive = 0; adaptive < 2; ++adaptive) {
       const nvfp4::TensorScale tensor = nvfp4::tensor_scale(amax, adaptive == 1);
-      const nvfp4::BlockScale scale = nvfp4::block_scale(block, tensor, adaptive == 1 ? nvfp4::kAdaptiveStretch : 1.0f);
+      const nvfp4::BlockScale scale =
+          nvfp4::block_scale(block, tensor, adaptive == 1 ? nvfp4::kAdaptiveStretch : 1.0f);
       out[6 * adaptive] = std::bit_cast<std::uint32_t>(tensor.decode);
       out[6 * adaptive + 1] = scale.byte;
       out[6 * adaptive + 2] = std::bit_cast<std::uint32_t>(scale.encode);
@@ -76,7 +77,8 @@ struct Scales {
 
 struct Random {
   TETRAD_HD static void run(std::uint32_t index, std::uint32_t* out) {
-    const RandomStream stream{.seed = 0x0123456789ABCDEFull, .step = index / 7, .microbatch = 3, .tensor = 11};
+    const RandomStream stream{
+        .seed = 0x0123456789ABCDEFull, .step = index / 7, .microbatch = 3, .tensor = 11};
     const PhiloxWords words = stream.group(index);
     for (int i = 0; i < 4; ++i) out[i] = words[static_cast<std::size_t>(i)];
   }
@@ -87,7 +89,8 @@ struct Transform {
     float v[16];
     for (std::uint32_t i = 0; i < 16; ++i) {
       const std::uint32_t bits = (index * 16 + i) * 2654435761u;
-      v[i] = std::bit_cast<float>((bits & 0xBFFF0000u) | 0x10000000u);  // finite BF16 values of many magnitudes
+      v[i] =
+          std::bit_cast<float>((bits & 0xBFFF0000u) | 0x10000000u);  // finite BF16 values of many magnitudes
     }
     hadamard<16>(v, kFixedSigns);
     for (int i = 0; i < 16; ++i) out[i] = std::bit_cast<std::uint32_t>(round_to_bf16(v[i]));
@@ -105,7 +108,8 @@ void expect_same_bits(std::uint32_t count) {
   const std::size_t words = static_cast<std::size_t>(count) * kWords;
   std::vector<std::uint32_t> expected(words);
   std::vector<std::uint32_t> actual(words);
-  for (std::uint32_t i = 0; i < count; ++i) Case::run(i, expected.data() + static_cast<std::size_t>(i) * kWords);
+  for (std::uint32_t i = 0; i < count; ++i)
+    Case::run(i, expected.data() + static_cast<std::size_t>(i) * kWords);
 
   std::uint32_t* device = nullptr;
   check(cudaMalloc(&device, words * sizeof(std::uint32_t)));

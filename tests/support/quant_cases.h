@@ -16,9 +16,8 @@ struct QuantCase {
 };
 
 /// So that a failing test is printed by its name.
-inline void PrintTo(const QuantCase& quantizer, std::ostream* out) {
-  *out << quantizer.name;
-}  // NOLINT: gtest's name
+// NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
+inline void PrintTo(const QuantCase& quantizer, std::ostream* out) { *out << quantizer.name; }
 
 /// Formats, block shapes, roundings, transforms and adaptive scaling, alone and together.
 inline std::vector<QuantCase> quant_cases() {

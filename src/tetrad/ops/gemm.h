@@ -36,8 +36,14 @@ class GemmOperand {
   }
 
  private:
-  std::int64_t stored_rows() const { return dense() != nullptr ? dense()->rows : quantized()->rows; }
-  std::int64_t stored_cols() const { return dense() != nullptr ? dense()->cols : quantized()->cols; }
+  std::int64_t stored_rows() const {
+    return std::visit([](const auto& source) { return extent(source).rows; }, source_);
+  }
+  std::int64_t stored_cols() const {
+    return std::visit([](const auto& source) { return extent(source).cols; }, source_);
+  }
+  static const MatrixView& extent(const MatrixView& view) { return view; }
+  static const QuantizedTensor& extent(const QuantizedTensor* tensor) { return *tensor; }
 
   std::variant<MatrixView, const QuantizedTensor*> source_;
   bool transposed_ = false;

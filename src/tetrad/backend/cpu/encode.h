@@ -100,6 +100,7 @@ void measure_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales,
   alignas(64) std::int32_t flushed[kLanes] = {};
   alignas(64) std::int32_t saturated[kLanes] = {};
   for (int i = 0; i < kChunk; ++i)
+#pragma omp simd  // so many sums are more than some compilers dare
     for (int lane = 0; lane < kLanes; ++lane) {
       const float x = tile.value[first + i][lane];
       const std::uint32_t code =
