@@ -6,8 +6,16 @@
 #include <string_view>
 #include <vector>
 
+#include "tetrad/ops/activation.h"
+#include "tetrad/ops/adamw.h"
+#include "tetrad/ops/attention.h"
+#include "tetrad/ops/embedding.h"
 #include "tetrad/ops/gemm.h"
+#include "tetrad/ops/loss.h"
+#include "tetrad/ops/mamba2.h"
+#include "tetrad/ops/norm.h"
 #include "tetrad/ops/quantize.h"
+#include "tetrad/ops/rope.h"
 
 namespace tetrad {
 
@@ -40,6 +48,31 @@ class Backend {
   /// out[M,N] (f32 or BF16) = a[M,K] . b[N,K]^T; `Accumulate::yes` adds into an f32 out.
   virtual void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
                     Accumulate accumulate = Accumulate::no) = 0;
+
+  // Each is described by its arguments, in the header of its name.
+  virtual void embedding(const EmbeddingForward& op) = 0;
+  virtual void embedding(const EmbeddingBackward& op) = 0;
+  virtual void rms_norm(const RmsNormForward& op) = 0;
+  virtual void rms_norm(const RmsNormBackward& op) = 0;
+  virtual void gated_norm(const GatedNormForward& op) = 0;
+  virtual void gated_norm(const GatedNormBackward& op) = 0;
+  virtual void rope(const Rope& op) = 0;
+  virtual void attention(const AttentionForward& op) = 0;
+  virtual void attention(const AttentionBackward& op) = 0;
+  virtual void attention(const AttentionDecode& op) = 0;
+  virtual void causal_conv(const CausalConvForward& op) = 0;
+  virtual void causal_conv(const CausalConvBackward& op) = 0;
+  virtual void scan(const ScanForward& op) = 0;
+  virtual void scan(const ScanBackward& op) = 0;
+  virtual void mamba2_step(const Mamba2Step& op) = 0;
+  virtual void activation(const ActivationForward& op) = 0;
+  virtual void activation(const ActivationBackward& op) = 0;
+  virtual void add(const Add& op) = 0;
+  virtual void cross_entropy(const CrossEntropy& op) = 0;
+  virtual void adamw(const AdamWStep& op) = 0;
+
+  /// Sum of squares of each tensor's gradient, in f64; infinity or NaN if one of its elements is not finite.
+  virtual std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) = 0;
 };
 
 /// The CPU: always there.

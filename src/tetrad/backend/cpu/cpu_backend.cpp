@@ -4,9 +4,17 @@
 #include <algorithm>
 #include <fstream>
 
+#include "tetrad/backend/cpu/activation.h"
+#include "tetrad/backend/cpu/adamw.h"
+#include "tetrad/backend/cpu/attention.h"
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cpu/embedding.h"
 #include "tetrad/backend/cpu/gemm.h"
+#include "tetrad/backend/cpu/loss.h"
+#include "tetrad/backend/cpu/mamba2.h"
+#include "tetrad/backend/cpu/norm.h"
 #include "tetrad/backend/cpu/quantize.h"
+#include "tetrad/backend/cpu/rope.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/ops/backend.h"
 
@@ -67,6 +75,30 @@ class CpuBackend final : public Backend {
   void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
             Accumulate accumulate) override {
     cpu::gemm(a, b, out, accumulate);
+  }
+
+  void embedding(const EmbeddingForward& op) override { cpu::embedding(op); }
+  void embedding(const EmbeddingBackward& op) override { cpu::embedding(op); }
+  void rms_norm(const RmsNormForward& op) override { cpu::rms_norm(op); }
+  void rms_norm(const RmsNormBackward& op) override { cpu::rms_norm(op); }
+  void gated_norm(const GatedNormForward& op) override { cpu::gated_norm(op); }
+  void gated_norm(const GatedNormBackward& op) override { cpu::gated_norm(op); }
+  void rope(const Rope& op) override { cpu::rope(op); }
+  void attention(const AttentionForward& op) override { cpu::attention(op); }
+  void attention(const AttentionBackward& op) override { cpu::attention(op); }
+  void attention(const AttentionDecode& op) override { cpu::attention(op); }
+  void causal_conv(const CausalConvForward& op) override { cpu::causal_conv(op); }
+  void causal_conv(const CausalConvBackward& op) override { cpu::causal_conv(op); }
+  void scan(const ScanForward& op) override { cpu::scan(op); }
+  void scan(const ScanBackward& op) override { cpu::scan(op); }
+  void mamba2_step(const Mamba2Step& op) override { cpu::mamba2_step(op); }
+  void activation(const ActivationForward& op) override { cpu::activation(op); }
+  void activation(const ActivationBackward& op) override { cpu::activation(op); }
+  void add(const Add& op) override { cpu::add(op); }
+  void cross_entropy(const CrossEntropy& op) override { cpu::cross_entropy(op); }
+  void adamw(const AdamWStep& op) override { cpu::adamw(op); }
+  std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
+    return cpu::squared_norms(tensors);
   }
 };
 

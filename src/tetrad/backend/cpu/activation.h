@@ -1,0 +1,11 @@
+#pragma once
+
+#include "tetrad/ops/activation.h"
+
+namespace tetrad::cpu {
+
+void activation(const ActivationForward& op);
+void activation(const ActivationBackward& op);
+void add(const Add& op);
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "tetrad/ops/embedding.h"
+
+namespace tetrad::cpu {
+
+void embedding(const EmbeddingForward& op);
+void embedding(const EmbeddingBackward& op);
+
+}  // namespace tetrad::cpu

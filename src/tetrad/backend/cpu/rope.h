@@ -1,0 +1,9 @@
+#pragma once
+
+#include "tetrad/ops/rope.h"
+
+namespace tetrad::cpu {
+
+void rope(const Rope& op);
+
+}  // namespace tetrad::cpu

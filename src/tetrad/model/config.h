@@ -1,0 +1,55 @@
+#pragma once
+// What a model is: the shape of a decoder, as one would write it in a configuration.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tetrad/ops/activation.h"
+#include "tetrad/ops/rope.h"
+
+namespace tetrad {
+
+struct RopeConfig {
+  double theta = 500000;
+  std::optional<RopeScaling> scaling;
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
+};
+
+struct Mamba2Config {
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 64;
+  std::int64_t groups = 8;
+  std::int64_t state = 128;
+  std::int64_t conv = 4;
+  std::int64_t chunk = 64;  //!< of the scan: changes speed and rounding, not the mathematics
+  friend bool operator==(const Mamba2Config&, const Mamba2Config&) = default;
+};
+
+struct ModelConfig {
+  std::string name = "custom";
+  /// One letter per block: `*` attention, `-` feed-forward, `M` Mamba-2. A Llama layer is "*-".
+  std::string pattern;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn = 0;
+  Activation activation = Activation::swiglu;
+  std::optional<RopeConfig> rope = RopeConfig{};  //!< nothing: no positions
+  Mamba2Config mamba;
+  std::int64_t vocab = 0;
+  bool tied = false;  //!< one matrix for the embedding and the head
+  float norm_epsilon = 1e-5f;
+  float init_std = 0.02f;
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+
+  std::int64_t blocks() const { return static_cast<std::int64_t>(pattern.size()); }
+};
+
+/// Throws Error that names the key unless a model can be built: known letters, multiples of 16, …
+void validate(const ModelConfig& config);
+
+std::int64_t parameter_count(const ModelConfig& config);
+
+}  // namespace tetrad

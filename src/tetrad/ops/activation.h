@@ -1,0 +1,34 @@
+#pragma once
+// What stands between the two matrices of a feed-forward block, and the residual addition.
+
+#include <cstdint>
+
+#include "tetrad/core/matrix.h"
+
+namespace tetrad {
+
+enum class Activation : std::uint8_t {
+  swiglu,        //!< silu(gate) * up; the input is [gate | up], twice as wide as the output
+  squared_relu,  //!< max(x, 0)^2
+};
+
+struct ActivationForward {
+  Activation kind = Activation::swiglu;
+  MatrixView x;         //!< [tokens, width * (swiglu ? 2 : 1)]
+  MutableMatrixView y;  //!< [tokens, width]
+};
+
+struct ActivationBackward {
+  Activation kind = Activation::swiglu;
+  MatrixView x;
+  MatrixView dy;
+  MutableMatrixView dx;  //!< written
+};
+
+/// sum = a + b, of equal shapes; `sum` may be `a`.
+struct Add {
+  MatrixView a, b;
+  MutableMatrixView sum;
+};
+
+}  // namespace tetrad

@@ -1,0 +1,25 @@
+#pragma once
+// Token embedding: rows of a table.
+
+#include <cstdint>
+
+#include "tetrad/core/matrix.h"
+
+namespace tetrad {
+
+struct EmbeddingForward {
+  const std::int32_t* tokens = nullptr;  //!< [out.rows], each below `vocab`
+  const float* table = nullptr;          //!< [vocab, out.cols], master weights
+  std::int64_t vocab = 0;
+  MutableMatrixView out;
+};
+
+/// Adds the rows of dout to the rows of dtable that the tokens name, in the order of the tokens.
+struct EmbeddingBackward {
+  const std::int32_t* tokens = nullptr;
+  MatrixView dout;
+  std::int64_t vocab = 0;
+  float* dtable = nullptr;  //!< [vocab, dout.cols], added to
+};
+
+}  // namespace tetrad

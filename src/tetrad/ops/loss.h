@@ -1,0 +1,25 @@
+#pragma once
+// Output head and cross-entropy in one operation, in chunks of tokens and of the vocabulary, so that logits
+// exist for one chunk at a time and never as a whole.
+
+#include <cstdint>
+
+#include "tetrad/core/matrix.h"
+
+namespace tetrad {
+
+struct CrossEntropy {
+  static constexpr std::int32_t kIgnore = -1;  //!< a target that does not count
+
+  MatrixView hidden;                      //!< [tokens, width], after the last norm
+  MatrixView head;                        //!< [vocab, width], BF16 or f32 like `hidden`
+  const std::int32_t* targets = nullptr;  //!< [tokens]
+  float* losses = nullptr;                //!< [tokens], in nats; 0 where the target is ignored
+
+  /// The backward pass, if `dhidden.data` is not null: d(sum of losses * gradient_scale).
+  float gradient_scale = 1;
+  MutableMatrixView dhidden;  //!< written
+  float* dhead = nullptr;     //!< [vocab, width], added to
+};
+
+}  // namespace tetrad

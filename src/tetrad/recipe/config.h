@@ -1,0 +1,64 @@
+#pragma once
+// Precision as one would write it in a configuration. resolve() turns it into a table (recipe.h).
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tetrad {
+
+/// Blocks that stay in BF16: counted from the ends, or by name ("blocks.3.*", "*.qkv", …; * matches
+/// anything).
+struct HighPrecisionConfig {
+  std::optional<std::int64_t> first;  //!< nothing: what the recipe says
+  std::optional<std::int64_t> last;
+  std::vector<std::string> match;
+  friend bool operator==(const HighPrecisionConfig&, const HighPrecisionConfig&) = default;
+};
+
+struct RhtConfig {
+  std::optional<std::vector<std::string>>
+      gemms;  //!< any of fprop, dgrad, wgrad; "none" in YAML is the empty list
+  std::optional<std::int64_t> size;
+  std::string signs = "fixed";  //!< fixed | none | per-step
+  friend bool operator==(const RhtConfig&, const RhtConfig&) = default;
+};
+
+/// One operand of one GEMM, said explicitly: everything not said stays as the recipe has it.
+struct OperandConfig {
+  std::optional<std::string> format;    //!< bf16 | nvfp4 | mxfp4 | fp8
+  std::optional<std::string> block;     //!< 1x16 | 16x16 | …
+  std::optional<std::string> rounding;  //!< nearest | stochastic | stochastic-hardware
+  std::optional<std::int64_t> hadamard;
+  std::optional<bool> adaptive;
+  friend bool operator==(const OperandConfig&, const OperandConfig&) = default;
+};
+
+/// From a fraction of the token budget on, the pass uses another recipe.
+struct PrecisionSwitch {
+  double at = 0;
+  std::optional<std::string> forward;   //!< bf16 | fp8 | mxfp4 | nvfp4
+  std::optional<std::string> backward;  //!< nothing: unchanged
+  friend bool operator==(const PrecisionSwitch&, const PrecisionSwitch&) = default;
+};
+
+struct PrecisionConfig {
+  std::string recipe = "nvfp4";  //!< bf16 | fp8 | mxfp4 | nvfp4
+  HighPrecisionConfig high_precision;
+  RhtConfig rht;
+  std::optional<std::vector<std::string>>
+      sr;                           //!< any of gradients, activations, weights; "none" is the empty list
+  std::optional<bool> sr_hardware;  //!< u = r/256 as software for Blackwell does it
+  std::optional<bool> weights_2d;
+  bool adaptive = false;  //!< 4/6 block scaling on every NVFP4 operand
+  /// Keys "fprop.x", "fprop.w", "dgrad.dy", "dgrad.w", "wgrad.dy", "wgrad.x".
+  std::map<std::string, OperandConfig> operands;
+  std::vector<PrecisionSwitch> schedule;
+  std::string storage =
+      "bf16";  //!< of activations and of unquantized operands: bf16, or f32 for checking gradients
+  friend bool operator==(const PrecisionConfig&, const PrecisionConfig&) = default;
+};
+
+}  // namespace tetrad

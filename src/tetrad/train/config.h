@@ -1,0 +1,89 @@
+#pragma once
+// A training run, as one would write it in a configuration; config/ reads and writes it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tetrad/data/config.h"
+#include "tetrad/model/config.h"
+#include "tetrad/recipe/config.h"
+
+namespace tetrad {
+
+struct OptimConfig {
+  double lr = 3e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;  //!< global gradient norm; 0 = no clipping
+  friend bool operator==(const OptimConfig&, const OptimConfig&) = default;
+};
+
+struct ScheduleConfig {
+  std::string kind = "wsd";  //!< wsd | cosine | constant
+  double warmup = 0.02;      //!< fraction of the run
+  double decay = 0.2;        //!< wsd: the last fraction of the run
+  double final = 0.01;       //!< learning rate at the end, as a fraction of lr
+  friend bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
+};
+
+struct EvalConfig {
+  std::int64_t every = 0;       //!< steps; 0 = only at the end
+  std::int64_t sequences = 64;  //!< of each source's held-out tokens
+  friend bool operator==(const EvalConfig&, const EvalConfig&) = default;
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 0;  //!< steps; 0 = only at the end
+  std::int64_t keep = 2;
+  friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
+};
+
+struct HealthConfig {
+  std::string policy =
+      "skip";  //!< on a loss, gradient or quantizer input that is not finite: skip | rollback | stop
+  std::int64_t max_skips = 10;   //!< in a row, and rollbacks to the same step
+  std::string on_spike = "log";  //!< log | skip | rollback | stop
+  double spike_sigma = 6;        //!< robust standard deviations (MAD)
+  std::int64_t spike_window = 128;
+  double divergence_nats = 0.5;         //!< smoothed loss above its best …
+  std::int64_t divergence_steps = 500;  //!< … for so many steps
+  friend bool operator==(const HealthConfig&, const HealthConfig&) = default;
+};
+
+struct TrainConfig {
+  std::uint64_t seed = 1;
+  std::int64_t steps = 0;  //!< steps or tokens, not both
+  std::int64_t tokens = 0;
+  std::int64_t batch = 0;       //!< sequences per optimizer step
+  std::int64_t sequence = 0;    //!< tokens
+  std::int64_t microbatch = 0;  //!< sequences at a time; 0 = the whole batch
+  EvalConfig eval;
+  CheckpointConfig checkpoint;
+  HealthConfig health;
+  std::int64_t log_every = 1;        //!< steps between progress lines
+  std::int64_t telemetry_every = 0;  //!< steps between quantizer statistics; 0 = never
+  friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
+};
+
+struct RunConfig {
+  std::string backend = "auto";  //!< auto | cpu | cuda
+  std::int64_t threads = 0;      //!< 0 = all cores
+  std::string out;               //!< the run's folder
+  friend bool operator==(const RunConfig&, const RunConfig&) = default;
+};
+
+struct Config {
+  ModelConfig model;
+  PrecisionConfig precision;
+  DataConfig data;
+  OptimConfig optim;
+  ScheduleConfig schedule;
+  TrainConfig train;
+  RunConfig run;
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+}  // namespace tetrad
