@@ -1,5 +1,5 @@
 #pragma once
-// What stands between the two matrices of a feed-forward block, and the residual addition.
+// What stands between the two matrices of a feed-forward block.
 
 #include <cstdint>
 
@@ -23,12 +23,6 @@ struct ActivationBackward {
   MatrixView x;
   MatrixView dy;
   MutableMatrixView dx;  //!< written
-};
-
-/// sum = a + b, of equal shapes; `sum` may be `a`.
-struct Add {
-  MatrixView a, b;
-  MutableMatrixView sum;
 };
 
 }  // namespace tetrad

@@ -9,6 +9,7 @@
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/adamw.h"
 #include "tetrad/ops/attention.h"
+#include "tetrad/ops/elementwise.h"
 #include "tetrad/ops/embedding.h"
 #include "tetrad/ops/gemm.h"
 #include "tetrad/ops/loss.h"
@@ -37,6 +38,10 @@ class Backend {
   virtual std::vector<Property> properties() const = 0;
   /// Which kernel serves each operation.
   virtual std::vector<Property> kernels() const = 0;
+
+  /// Memory that the operations below can use.
+  virtual Buffer allocate(std::size_t bytes) = 0;
+  virtual void set_to_zero(std::span<std::byte> memory) = 0;
 
   /// Quantizes x (f32 or BF16) into `out`, whose buffers are reused when they fit.
   virtual QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
@@ -68,6 +73,7 @@ class Backend {
   virtual void activation(const ActivationForward& op) = 0;
   virtual void activation(const ActivationBackward& op) = 0;
   virtual void add(const Add& op) = 0;
+  virtual void cast(const Cast& op) = 0;
   virtual void cross_entropy(const CrossEntropy& op) = 0;
   virtual void adamw(const AdamWStep& op) = 0;
 

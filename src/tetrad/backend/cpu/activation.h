@@ -6,6 +6,5 @@ namespace tetrad::cpu {
 
 void activation(const ActivationForward& op);
 void activation(const ActivationBackward& op);
-void add(const Add& op);
 
 }  // namespace tetrad::cpu

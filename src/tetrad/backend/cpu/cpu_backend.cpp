@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 
 #include "tetrad/backend/cpu/activation.h"
 #include "tetrad/backend/cpu/adamw.h"
 #include "tetrad/backend/cpu/attention.h"
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cpu/elementwise.h"
 #include "tetrad/backend/cpu/embedding.h"
 #include "tetrad/backend/cpu/gemm.h"
 #include "tetrad/backend/cpu/loss.h"
@@ -15,6 +17,7 @@
 #include "tetrad/backend/cpu/norm.h"
 #include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cpu/rope.h"
+#include "tetrad/core/checked.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/ops/backend.h"
 
@@ -60,7 +63,22 @@ class CpuBackend final : public Backend {
   std::vector<Property> kernels() const override {
     return {{"quantize", "16-lane tiles, two passes (compiler SIMD)"},
             {"dequantize", "compiler SIMD"},
-            {"gemm", "exact decode to f32, OpenBLAS SGEMM tiles"}};
+            {"gemm", "exact decode to f32, OpenBLAS SGEMM tiles"},
+            {"attention", "tiles with online softmax; backward recomputes scores"},
+            {"scan", "chunked state-space duality, state passed between chunks"},
+            {"cross_entropy", "head and softmax in chunks of tokens and vocabulary"},
+            {"norms, rope, activations, adamw", "compiler SIMD"}};
+  }
+
+  Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
+
+  void set_to_zero(std::span<std::byte> memory) override {
+    constexpr std::int64_t kBytes = 1 << 18;
+    const auto size = static_cast<std::int64_t>(memory.size());
+    parallel_for(ceil_div(size, kBytes), [&](std::int64_t piece) {
+      const auto part = memory.subspan(static_cast<std::size_t>(piece * kBytes));
+      std::memset(part.data(), 0, std::min(part.size(), static_cast<std::size_t>(kBytes)));
+    });
   }
 
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
@@ -95,6 +113,7 @@ class CpuBackend final : public Backend {
   void activation(const ActivationForward& op) override { cpu::activation(op); }
   void activation(const ActivationBackward& op) override { cpu::activation(op); }
   void add(const Add& op) override { cpu::add(op); }
+  void cast(const Cast& op) override { cpu::cast(op); }
   void cross_entropy(const CrossEntropy& op) override { cpu::cross_entropy(op); }
   void adamw(const AdamWStep& op) override { cpu::adamw(op); }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {

@@ -1,0 +1,63 @@
+#include "tetrad/backend/cpu/activation.h"
+
+#include "tetrad/backend/cpu/element.h"
+#include "tetrad/backend/cpu/math.h"
+
+namespace tetrad::cpu {
+namespace {
+
+std::int64_t input_width(Activation kind, std::int64_t width) {
+  return kind == Activation::swiglu ? 2 * width : width;
+}
+
+}  // namespace
+
+void activation(const ActivationForward& op) {
+  const std::int64_t width = op.y.cols;
+  check_view(op.x, op.y.dtype, op.y.rows, input_width(op.kind, width), "activation: x");
+  with_element(op.y.dtype, "activation", [&]<typename T>(T) {
+    parallel_ranges(op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        const T* x = row_of<T>(op.x, row);
+        T* y = row_of<T>(op.y, row);
+        if (op.kind == Activation::swiglu) {
+#pragma omp simd
+          for (std::int64_t i = 0; i < width; ++i) store(y[i], silu(load(x[i])) * load(x[width + i]));
+        } else {
+          for (std::int64_t i = 0; i < width; ++i) {
+            const float positive = std::max(load(x[i]), 0.0f);
+            store(y[i], positive * positive);
+          }
+        }
+      }
+    });
+  });
+}
+
+void activation(const ActivationBackward& op) {
+  const std::int64_t width = op.dy.cols;
+  check_view(op.x, op.dy.dtype, op.dy.rows, input_width(op.kind, width), "activation: x");
+  check_view(op.dx, op.dy.dtype, op.dy.rows, input_width(op.kind, width), "activation: dx");
+  with_element(op.dy.dtype, "activation", [&]<typename T>(T) {
+    parallel_ranges(op.dy.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        const T* x = row_of<T>(op.x, row);
+        const T* dy = row_of<T>(op.dy, row);
+        T* dx = row_of<T>(op.dx, row);
+        if (op.kind == Activation::swiglu) {
+#pragma omp simd
+          for (std::int64_t i = 0; i < width; ++i) {
+            const float gate = load(x[i]);
+            store(dx[i], load(dy[i]) * load(x[width + i]) * silu_gradient(gate));
+            store(dx[width + i], load(dy[i]) * silu(gate));
+          }
+        } else {
+          for (std::int64_t i = 0; i < width; ++i)
+            store(dx[i], 2.0f * std::max(load(x[i]), 0.0f) * load(dy[i]));
+        }
+      }
+    });
+  });
+}
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,69 @@
+#include "tetrad/backend/cpu/adamw.h"
+
+#include <cmath>
+
+#include "tetrad/backend/cpu/element.h"
+
+namespace tetrad::cpu {
+namespace {
+
+/// A part of a tensor that one thread works on.
+struct Piece {
+  std::size_t tensor;
+  std::int64_t first, last;
+};
+
+std::vector<Piece> pieces_of(std::span<const AdamWTensor> tensors) {
+  constexpr std::int64_t kElements = 1 << 15;
+  std::vector<Piece> pieces;
+  for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor)
+    for (std::int64_t first = 0; first < tensors[tensor].size; first += kElements)
+      pieces.push_back({tensor, first, std::min(first + kElements, tensors[tensor].size)});
+  return pieces;
+}
+
+}  // namespace
+
+void adamw(const AdamWStep& op) {
+  const auto correction = [&](float beta) {
+    return static_cast<float>(1.0 /
+                              (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(op.step))));
+  };
+  const float first_correction = correction(op.beta1);
+  const float second_correction = correction(op.beta2);
+  const std::vector<Piece> pieces = pieces_of(op.tensors);
+  parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
+    const Piece& piece = pieces[static_cast<std::size_t>(index)];
+    const AdamWTensor& tensor = op.tensors[piece.tensor];
+    const float decay = tensor.decay ? op.weight_decay : 0.0f;
+#pragma omp simd
+    for (std::int64_t i = piece.first; i < piece.last; ++i) {
+      const float gradient = tensor.gradient[i] * op.gradient_scale;
+      const float m = op.beta1 * tensor.first_moment[i] + (1.0f - op.beta1) * gradient;
+      const float v = op.beta2 * tensor.second_moment[i] + (1.0f - op.beta2) * gradient * gradient;
+      const float direction = m * first_correction / (std::sqrt(v * second_correction) + op.epsilon);
+      tensor.first_moment[i] = m;
+      tensor.second_moment[i] = v;
+      tensor.weight[i] -= op.learning_rate * (direction + decay * tensor.weight[i]);
+    }
+  });
+}
+
+std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) {
+  const std::vector<Piece> pieces = pieces_of(tensors);
+  std::vector<double> sums(pieces.size());
+  parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
+    const Piece& piece = pieces[static_cast<std::size_t>(index)];
+    const float* gradient = tensors[piece.tensor].gradient;
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = piece.first; i < piece.last; ++i)
+      sum += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
+    sums[static_cast<std::size_t>(index)] = sum;
+  });
+  std::vector<double> norms(tensors.size(), 0.0);
+  for (std::size_t i = 0; i < pieces.size(); ++i) norms[pieces[i].tensor] += sums[i];
+  return norms;
+}
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,39 @@
+#include "tetrad/backend/cpu/elementwise.h"
+
+#include "tetrad/backend/cpu/element.h"
+
+namespace tetrad::cpu {
+
+void add(const Add& op) {
+  const std::int64_t width = op.sum.cols;
+  check_view(op.a, op.sum.dtype, op.sum.rows, width, "add: a");
+  check_view(op.b, op.sum.dtype, op.sum.rows, width, "add: b");
+  with_element(op.sum.dtype, "add", [&]<typename T>(T) {
+    parallel_ranges(op.sum.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        const T* a = row_of<T>(op.a, row);
+        const T* b = row_of<T>(op.b, row);
+        T* sum = row_of<T>(op.sum, row);
+        for (std::int64_t i = 0; i < width; ++i) store(sum[i], load(a[i]) + load(b[i]));
+      }
+    });
+  });
+}
+
+void cast(const Cast& op) {
+  check_view(op.in, op.in.dtype, op.out.rows, op.out.cols, "cast");
+  const std::int64_t width = op.out.cols;
+  with_element(op.in.dtype, "cast", [&]<typename In>(In) {
+    with_element(op.out.dtype, "cast", [&]<typename Out>(Out) {
+      parallel_ranges(op.out.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t row = first; row < last; ++row) {
+          const In* in = row_of<In>(op.in, row);
+          Out* out = row_of<Out>(op.out, row);
+          for (std::int64_t i = 0; i < width; ++i) store(out[i], load(in[i]));
+        }
+      });
+    });
+  });
+}
+
+}  // namespace tetrad::cpu

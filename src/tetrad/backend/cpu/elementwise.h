@@ -1,0 +1,10 @@
+#pragma once
+
+#include "tetrad/ops/elementwise.h"
+
+namespace tetrad::cpu {
+
+void add(const Add& op);
+void cast(const Cast& op);
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,137 @@
+#include "tetrad/backend/cpu/norm.h"
+
+#include <cmath>
+
+#include "tetrad/backend/cpu/column_sums.h"
+#include "tetrad/backend/cpu/element.h"
+#include "tetrad/backend/cpu/math.h"
+
+namespace tetrad::cpu {
+namespace {
+
+template <typename T>
+float sum_of_squares(const T* x, std::int64_t count) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) sum += load(x[i]) * load(x[i]);
+  return sum;
+}
+
+/// 1 / rms of values whose squares sum to `sum`.
+float inverse_rms(float sum, std::int64_t count, float epsilon) {
+  return 1.0f / std::sqrt(sum / static_cast<float>(count) + epsilon);
+}
+
+inline float gate(float y, float z) { return y * silu(z); }
+
+}  // namespace
+
+void rms_norm(const RmsNormForward& op) {
+  const std::int64_t width = op.x.cols;
+  check_view(op.y, op.x.dtype, op.x.rows, width, "rms_norm: y");
+  with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
+    parallel_ranges(op.x.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        const T* x = row_of<T>(op.x, row);
+        T* y = row_of<T>(op.y, row);
+        const float r = inverse_rms(sum_of_squares(x, width), width, op.epsilon);
+        for (std::int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) * r * op.weight[i]);
+        op.inverse_rms[row] = r;
+      }
+    });
+  });
+}
+
+// With r = 1/rms(x): dx = r w dy - x r^3 / n * sum(w dy x).
+void rms_norm(const RmsNormBackward& op) {
+  const std::int64_t width = op.x.cols;
+  check_view(op.dy, op.x.dtype, op.x.rows, width, "rms_norm: dy");
+  check_view(op.dx, op.x.dtype, op.x.rows, width, "rms_norm: dx");
+  with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
+    add_column_sums(op.x.rows, width, op.dweight, [&](std::int64_t row, float* dweight) {
+      const T* x = row_of<T>(op.x, row);
+      const T* dy = row_of<T>(op.dy, row);
+      T* dx = row_of<T>(op.dx, row);
+      const float r = op.inverse_rms[row];
+      float dot = 0;
+#pragma omp simd reduction(+ : dot)
+      for (std::int64_t i = 0; i < width; ++i) dot += op.weight[i] * load(dy[i]) * load(x[i]);
+      const float along_x = dot * r * r * r / static_cast<float>(width);
+      for (std::int64_t i = 0; i < width; ++i) {
+        dweight[i] += load(dy[i]) * load(x[i]) * r;
+        store(dx[i], load(dx[i]) + (r * op.weight[i] * load(dy[i]) - along_x * load(x[i])));
+      }
+    });
+  });
+}
+
+void gated_norm(const GatedNormForward& op) {
+  const std::int64_t width = op.y.cols;
+  const std::int64_t group = width / op.groups;
+  TETRAD_CHECK(group * op.groups == width, "gated_norm: {} channels cannot be cut into {} groups", width,
+               op.groups);
+  check_view(op.z, op.y.dtype, op.y.rows, width, "gated_norm: z");
+  check_view(op.out, op.y.dtype, op.y.rows, width, "gated_norm: out");
+  with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
+    parallel_ranges(op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row)
+        for (std::int64_t g = 0; g < op.groups; ++g) {
+          const T* y = row_of<T>(op.y, row) + g * group;
+          const T* z = row_of<T>(op.z, row) + g * group;
+          T* out = row_of<T>(op.out, row) + g * group;
+          float sum = 0;
+#pragma omp simd reduction(+ : sum)
+          for (std::int64_t i = 0; i < group; ++i) {
+            const float u = gate(load(y[i]), load(z[i]));
+            sum += u * u;
+          }
+          const float r = inverse_rms(sum, group, op.epsilon);
+#pragma omp simd
+          for (std::int64_t i = 0; i < group; ++i)
+            store(out[i], gate(load(y[i]), load(z[i])) * r * op.weight[g * group + i]);
+          op.inverse_rms[row * op.groups + g] = r;
+        }
+    });
+  });
+}
+
+// The norm's gradient with respect to u, as above; then u = y * silu(z).
+void gated_norm(const GatedNormBackward& op) {
+  const std::int64_t width = op.y.cols;
+  const std::int64_t group = width / op.groups;
+  check_view(op.z, op.y.dtype, op.y.rows, width, "gated_norm: z");
+  check_view(op.dout, op.y.dtype, op.y.rows, width, "gated_norm: dout");
+  check_view(op.dy, op.y.dtype, op.y.rows, width, "gated_norm: dy");
+  check_view(op.dz, op.y.dtype, op.y.rows, width, "gated_norm: dz");
+  with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
+    add_column_sums(op.y.rows, width, op.dweight, [&](std::int64_t row, float* dweight_row) {
+      for (std::int64_t g = 0; g < op.groups; ++g) {
+        const T* y = row_of<T>(op.y, row) + g * group;
+        const T* z = row_of<T>(op.z, row) + g * group;
+        const T* dout = row_of<T>(op.dout, row) + g * group;
+        T* dy = row_of<T>(op.dy, row) + g * group;
+        T* dz = row_of<T>(op.dz, row) + g * group;
+        const float* weight = op.weight + g * group;
+        float* dweight = dweight_row + g * group;
+        const float r = op.inverse_rms[row * op.groups + g];
+        float dot = 0;
+#pragma omp simd reduction(+ : dot)
+        for (std::int64_t i = 0; i < group; ++i)
+          dot += weight[i] * load(dout[i]) * gate(load(y[i]), load(z[i]));
+        const float along_u = dot * r * r * r / static_cast<float>(group);
+#pragma omp simd
+        for (std::int64_t i = 0; i < group; ++i) {
+          const float yi = load(y[i]);
+          const float zi = load(z[i]);
+          const float u = gate(yi, zi);
+          const float du = r * weight[i] * load(dout[i]) - along_u * u;
+          dweight[i] += load(dout[i]) * u * r;
+          store(dy[i], du * silu(zi));
+          store(dz[i], du * yi * silu_gradient(zi));
+        }
+      }
+    });
+  });
+}
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,62 @@
+#include "tetrad/backend/cpu/rope.h"
+
+#include <cmath>
+#include <vector>
+
+#include "tetrad/backend/cpu/element.h"
+
+namespace tetrad::cpu {
+namespace {
+
+/// cos and sin of every angle: [sequence, head_dim / 2] each.
+struct Rotations {
+  std::vector<float> cosine, sine;
+
+  Rotations(const Rope& op) : cosine(size(op)), sine(size(op)) {  // NOLINT(google-explicit-constructor)
+    const std::int64_t half = op.head_dim / 2;
+    parallel_ranges(op.sequence, rows_per_piece(half), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t t = first; t < last; ++t)
+        for (std::int64_t i = 0; i < half; ++i) {
+          const float angle = static_cast<float>(op.first_position + t) * op.frequencies[i];
+          const auto at = static_cast<std::size_t>(t * half + i);
+          cosine[at] = std::cos(angle);
+          sine[at] = op.inverse ? -std::sin(angle) : std::sin(angle);
+        }
+    });
+  }
+
+ private:
+  static std::size_t size(const Rope& op) { return static_cast<std::size_t>(op.sequence * op.head_dim / 2); }
+};
+
+}  // namespace
+
+void rope(const Rope& op) {
+  TETRAD_CHECK(
+      op.head_dim % 2 == 0 && op.x.cols % op.head_dim == 0 && op.sequence > 0 && op.x.rows % op.sequence == 0,
+      "rope: [{}, {}] is not a batch of sequences of {} tokens with heads of {}", op.x.rows, op.x.cols,
+      op.sequence, op.head_dim);
+  const Rotations rotations(op);
+  const std::int64_t half = op.head_dim / 2;
+  with_element(op.x.dtype, "rope", [&]<typename T>(T) {
+    parallel_ranges(op.x.rows, rows_per_piece(op.x.cols), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        const float* cosine = rotations.cosine.data() + row % op.sequence * half;
+        const float* sine = rotations.sine.data() + row % op.sequence * half;
+        for (std::int64_t head = 0; head < op.x.cols; head += op.head_dim) {
+          T* left = row_of<T>(op.x, row) + head;
+          T* right = left + half;
+#pragma omp simd
+          for (std::int64_t i = 0; i < half; ++i) {
+            const float l = load(left[i]);
+            const float r = load(right[i]);
+            store(left[i], l * cosine[i] - r * sine[i]);
+            store(right[i], r * cosine[i] + l * sine[i]);
+          }
+        }
+      }
+    });
+  });
+}
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,160 @@
+#include <cmath>
+
+#include "tetrad/core/error.h"
+#include "tetrad/model/block.h"
+
+namespace tetrad {
+namespace {
+
+/// Keys and values of the tokens so far.
+struct AttentionState final : BlockState {
+  Tensor keys, values;  //!< [capacity, kv_heads * head_dim]
+  std::int64_t length = 0;
+};
+
+/// y = x + out(attention(rope(qkv(norm(x))))). Queries, keys and values lie side by side in one matrix.
+class AttentionBlock final : public Block {
+ public:
+  explicit AttentionBlock(const BlockContext& context)
+      : backend_(context.backend),
+        scratch_(context.scratch),
+        shape_{context.batch,           context.sequence,
+               context.config.heads,    context.config.kv_heads,
+               context.config.head_dim, 1.0f / std::sqrt(static_cast<float>(context.config.head_dim))},
+        storage_(context.storage),
+        norm_(context.backend,
+              context.add_parameter(context.prefix() + "norm.weight", {context.config.hidden}, false),
+              context.config.norm_epsilon, context.tokens()),
+        qkv_(context.make_linear("qkv", q_width() + 2 * kv_width(), context.config.hidden)),
+        out_(context.make_linear("out", context.config.hidden, q_width())),
+        projected_(context.make_tensor(storage_, context.tokens(), qkv_.out_features())),
+        attended_(context.make_tensor(storage_, context.tokens(), q_width())),
+        log_sum_exp_(context.make_tensor(DType::f32, 1, context.tokens() * shape_.heads)) {
+    if (!context.config.rope) return;
+    const RopeConfig& rope = *context.config.rope;
+    const std::vector<float> frequencies =
+        rope_frequencies(shape_.head_dim, rope.theta, rope.scaling ? &*rope.scaling : nullptr);
+    frequencies_ = context.make_tensor(DType::f32, 1, shape_.head_dim / 2);
+    std::copy(frequencies.begin(), frequencies.end(), frequencies_.f32());
+  }
+
+  void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
+    AttentionShape shape = shape_;
+    shape.batch = x.rows / shape.sequence;  // evaluation may have fewer sequences
+    const MutableMatrixView projected = rows(projected_.view(), 0, x.rows);
+    const MutableMatrixView attended = rows(attended_.view(), 0, x.rows);
+    project(pass, x, projected, shape.sequence, 0);
+    const MatrixView qkv = as_const(projected);
+    backend_.attention(
+        AttentionForward{shape, queries(qkv), keys(qkv), values(qkv), attended, log_sum_exp_.f32()});
+    finish(pass, x, as_const(attended), y);
+  }
+
+  void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
+    const MutableMatrixView dattended = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, q_width());
+    const MutableMatrixView dqkv = scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, qkv_.out_features());
+    const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
+    const MatrixView qkv = projected_.const_view();
+    out_.backward(pass, as_const(dx), &dattended);
+    backend_.attention(AttentionBackward{shape_, queries(qkv), keys(qkv), values(qkv), attended_.const_view(),
+                                         log_sum_exp_.f32(), as_const(dattended), queries(dqkv), keys(dqkv),
+                                         values(dqkv)});
+    rotate(dqkv, shape_.sequence, 0, true);
+    qkv_.backward(pass, as_const(dqkv), &normed);
+    norm_.backward(x, as_const(normed), dx);
+  }
+
+  void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& block_state) override {
+    auto& state = dynamic_cast<AttentionState&>(block_state);
+    TETRAD_CHECK(state.length + x.rows <= state.keys.rows(),
+                 "the sequence would grow to {} tokens, but room was made for {}", state.length + x.rows,
+                 state.keys.rows());
+    const MutableMatrixView projected =
+        scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, qkv_.out_features());
+    const MutableMatrixView attended = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, q_width());
+    project(pass, x, projected, x.rows, state.length);
+    const MatrixView qkv = as_const(projected);
+    backend_.cast({keys(qkv), rows(state.keys.view(), state.length, x.rows)});
+    backend_.cast({values(qkv), rows(state.values.view(), state.length, x.rows)});
+    AttentionShape shape = shape_;
+    shape.batch = 1;
+    shape.sequence = x.rows;
+    backend_.attention(AttentionDecode{shape, state.length, queries(qkv),
+                                       rows(state.keys.const_view(), 0, state.length + x.rows),
+                                       rows(state.values.const_view(), 0, state.length + x.rows), attended});
+    state.length += x.rows;
+    finish(pass, x, as_const(attended), y);
+  }
+
+  std::unique_ptr<BlockState> make_state(std::int64_t capacity) const override {
+    auto state = std::make_unique<AttentionState>();
+    const auto bytes = static_cast<std::size_t>(capacity * kv_width() * bits_of(storage_) / 8);
+    state->keys = Tensor(backend_.allocate(bytes), storage_, capacity, kv_width());
+    state->values = Tensor(backend_.allocate(bytes), storage_, capacity, kv_width());
+    return state;
+  }
+
+  std::vector<Linear*> linears() override { return {&qkv_, &out_}; }
+  std::size_t saved_bytes() const override {
+    return projected_.bytes().size() + attended_.bytes().size() + log_sum_exp_.bytes().size() +
+           qkv_.saved_bytes() + out_.saved_bytes();
+  }
+
+ private:
+  std::int64_t q_width() const { return shape_.heads * shape_.head_dim; }
+  std::int64_t kv_width() const { return shape_.kv_heads * shape_.head_dim; }
+  template <typename View>
+  View queries(const View& qkv) const {
+    return columns(qkv, 0, q_width());
+  }
+  template <typename View>
+  View keys(const View& qkv) const {
+    return columns(qkv, q_width(), kv_width());
+  }
+  template <typename View>
+  View values(const View& qkv) const {
+    return columns(qkv, q_width() + kv_width(), kv_width());
+  }
+
+  void project(Pass& pass, const MatrixView& x, const MutableMatrixView& qkv, std::int64_t sequence,
+               std::int64_t first_position) {
+    const MutableMatrixView normed = qkv_.input(pass, x.rows);
+    norm_.forward(x, normed);
+    qkv_.forward(pass, as_const(normed), qkv);
+    rotate(qkv, sequence, first_position, false);
+  }
+
+  /// Queries and keys are neighbours: one call turns both.
+  void rotate(const MutableMatrixView& qkv, std::int64_t sequence, std::int64_t first_position,
+              bool inverse) {
+    if (frequencies_.size() == 0) return;
+    backend_.rope(Rope{columns(qkv, 0, q_width() + kv_width()), sequence, shape_.head_dim, first_position,
+                       frequencies_.f32(), inverse});
+  }
+
+  void finish(Pass& pass, const MatrixView& x, const MatrixView& attended, const MutableMatrixView& y) {
+    const MutableMatrixView out = scratch_.get(Scratch::linear_output, x.dtype, x.rows, x.cols);
+    out_.forward(pass, attended, out);
+    backend_.add({x, as_const(out), y});
+  }
+
+  Backend& backend_;
+  Scratch& scratch_;
+  AttentionShape shape_;
+  DType storage_;
+  NormLayer norm_;
+  Linear qkv_;
+  Linear out_;
+  Tensor projected_;    //!< [tokens, q | k | v], turned
+  Tensor attended_;     //!< [tokens, heads * head_dim]
+  Tensor log_sum_exp_;  //!< [batch, heads, sequence]
+  Tensor frequencies_;  //!< [head_dim / 2]; empty: no positions
+};
+
+}  // namespace
+
+std::unique_ptr<Block> make_attention_block(const BlockContext& context) {
+  return std::make_unique<AttentionBlock>(context);
+}
+
+}  // namespace tetrad

@@ -1,0 +1,88 @@
+#pragma once
+// One mixer of the decoder: y = x + mixer(norm(x)). Attention, feed-forward and Mamba-2 look the same from
+// outside.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tetrad/model/config.h"
+#include "tetrad/model/linear.h"
+#include "tetrad/model/parameter.h"
+#include "tetrad/model/pass.h"
+#include "tetrad/model/scratch.h"
+
+namespace tetrad {
+
+/// What a block remembers of a sequence that is being generated: keys and values, or a state.
+class BlockState {
+ public:
+  BlockState() = default;
+  BlockState(const BlockState&) = delete;
+  BlockState& operator=(const BlockState&) = delete;
+  virtual ~BlockState() = default;
+};
+
+class Block {
+ public:
+  Block() = default;
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  virtual ~Block() = default;
+
+  /// y = x + mixer(norm(x)), [batch * sequence, hidden]. When training, keeps what backward() needs, except
+  /// x.
+  virtual void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) = 0;
+
+  /// `dx` holds the gradient of y and receives that of x; parameters' gradients are added to.
+  virtual void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) = 0;
+
+  /// The same as forward() for new tokens of one sequence, which continue those that `state` has seen.
+  virtual void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& state) = 0;
+  virtual std::unique_ptr<BlockState> make_state(std::int64_t capacity) const = 0;
+
+  virtual std::vector<Linear*> linears() = 0;
+  /// Bytes kept between forward and backward.
+  virtual std::size_t saved_bytes() const = 0;
+};
+
+/// What a block is built from and with.
+struct BlockContext {
+  Backend& backend;
+  Scratch& scratch;
+  const ModelConfig& config;
+  std::int64_t index;  //!< in the pattern
+  std::int64_t batch;  //!< of a training microbatch
+  std::int64_t sequence;
+  DType storage;
+  std::vector<std::unique_ptr<Parameter>>& parameters;  //!< the block appends its own
+  std::uint32_t& linear_count;
+
+  std::int64_t tokens() const { return batch * sequence; }
+  std::string prefix() const { return "blocks." + std::to_string(index) + "."; }
+  Parameter& add_parameter(const std::string& name, std::vector<std::int64_t> shape, bool decay) const;
+  Linear make_linear(const std::string& name, std::int64_t out, std::int64_t in) const;
+  Tensor make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) const;
+};
+
+std::unique_ptr<Block> make_attention_block(const BlockContext& context);
+std::unique_ptr<Block> make_mlp_block(const BlockContext& context);
+std::unique_ptr<Block> make_mamba2_block(const BlockContext& context);
+
+/// A norm with the inverse RMS values that its backward pass needs.
+class NormLayer {
+ public:
+  NormLayer(Backend& backend, Parameter& weight, float epsilon, std::int64_t tokens);
+  void forward(const MatrixView& x, const MutableMatrixView& y);
+  /// Adds the gradient of x to dx.
+  void backward(const MatrixView& x, const MatrixView& dy, const MutableMatrixView& dx);
+
+ private:
+  Backend& backend_;
+  Parameter& weight_;
+  float epsilon_;
+  Tensor inverse_rms_;  //!< [1, tokens]
+};
+
+}  // namespace tetrad

@@ -1,0 +1,171 @@
+#include "tetrad/model/decoder.h"
+
+#include <utility>
+
+#include "tetrad/core/error.h"
+#include "tetrad/model/initialize.h"
+
+namespace tetrad {
+namespace {
+
+std::unique_ptr<Block> make_block(char letter, const BlockContext& context) {
+  switch (letter) {
+    case '*':
+      return make_attention_block(context);
+    case '-':
+      return make_mlp_block(context);
+    case 'M':
+      return make_mamba2_block(context);
+    default:
+      fail("model.pattern: '{}' is no block; there are * (attention), - (feed-forward), M (Mamba-2)", letter);
+  }
+}
+
+}  // namespace
+
+Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
+                 DType storage)
+    : backend_(backend),
+      config_(std::move(config)),
+      batch_(batch),
+      sequence_(sequence),
+      storage_(storage),
+      scratch_(backend) {
+  validate(config_);
+  std::uint32_t linear_count = 0;
+  BlockContext context{backend_,  scratch_, config_,     0,           batch_,
+                       sequence_, storage_, parameters_, linear_count};
+  embedding_ = &context.add_parameter("embedding.weight", {config_.vocab, config_.hidden}, true);
+  for (const char letter : config_.pattern) {
+    blocks_.push_back(make_block(letter, context));
+    ++context.index;
+  }
+  final_norm_weight_ = &context.add_parameter("norm.weight", {config_.hidden}, false);
+  final_norm_ =
+      std::make_unique<NormLayer>(backend_, *final_norm_weight_, config_.norm_epsilon, context.tokens());
+  if (!config_.tied) head_ = &context.add_parameter("head.weight", {config_.vocab, config_.hidden}, true);
+  for (std::size_t i = 0; i <= blocks_.size(); ++i)
+    residual_.push_back(make_tensor(storage_, context.tokens(), config_.hidden));
+  hidden_ = make_tensor(storage_, context.tokens(), config_.hidden);
+  residual_gradient_ = make_tensor(storage_, context.tokens(), config_.hidden);
+}
+
+Tensor Decoder::make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) const {
+  return Tensor(backend_.allocate(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8)), dtype, rows,
+                cols);
+}
+
+std::vector<Linear*> Decoder::linears() {
+  std::vector<Linear*> all;
+  for (const auto& block : blocks_)
+    for (Linear* linear : block->linears()) all.push_back(linear);
+  return all;
+}
+
+void Decoder::initialize(std::uint64_t seed) {
+  for (const auto& parameter : parameters_) initialize_parameter(*parameter, config_, seed);
+  weights_changed();
+}
+
+void Decoder::weights_changed() {
+  for (const auto& parameter : parameters_) ++parameter->version;
+}
+
+void Decoder::clear_gradients() {
+  for (const auto& parameter : parameters_) backend_.set_to_zero(parameter->gradient.bytes());
+}
+
+MatrixView Decoder::head_weight() {
+  const Parameter& head = head_parameter();
+  if (storage_ == DType::f32) return head.value.const_view();
+  if (head_copy_.size() == 0) head_copy_ = make_tensor(storage_, config_.vocab, config_.hidden);
+  if (head_version_ != head.version) backend_.cast({head.value.const_view(), head_copy_.view()});
+  head_version_ = head.version;
+  return head_copy_.const_view();
+}
+
+void Decoder::check_tokens(std::size_t count) const {
+  const auto tokens = static_cast<std::int64_t>(count);
+  TETRAD_CHECK(tokens > 0 && tokens % sequence_ == 0 && tokens <= batch_ * sequence_,
+               "{} tokens are not up to {} sequences of {}", tokens, batch_, sequence_);
+}
+
+void Decoder::forward(Pass& pass, std::span<const std::int32_t> tokens) {
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
+  backend_.embedding(EmbeddingForward{tokens.data(), embedding_->value.f32(), config_.vocab, residual(0)});
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    blocks_[i]->forward(pass, as_const(residual(i)), residual(i + 1));
+  final_norm_->forward(as_const(residual(blocks_.size())), rows(hidden_.view(), 0, count));
+}
+
+void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                    float gradient_scale, std::span<float> losses) {
+  check_tokens(tokens.size());
+  TETRAD_CHECK(static_cast<std::int64_t>(tokens.size()) == batch_ * sequence_ &&
+                   targets.size() == tokens.size() && losses.size() == tokens.size(),
+               "training takes whole microbatches of {} sequences", batch_);
+  pass.training = true;
+  forward(pass, tokens);
+
+  const MutableMatrixView gradient = residual_gradient_.view();
+  const MutableMatrixView dhidden =
+      scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
+  backend_.cross_entropy(CrossEntropy{hidden_.const_view(), head_weight(), targets.data(), losses.data(),
+                                      gradient_scale, dhidden, head_parameter().gradient.f32()});
+  backend_.set_to_zero(residual_gradient_.bytes());
+  final_norm_->backward(residual_.back().const_view(), as_const(dhidden), gradient);
+  for (std::size_t i = blocks_.size(); i-- > 0;)
+    blocks_[i]->backward(pass, residual_[i].const_view(), gradient);
+  backend_.embedding(
+      EmbeddingBackward{tokens.data(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
+}
+
+void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
+                       std::span<const std::int32_t> targets, std::span<float> losses) {
+  check_tokens(tokens.size());
+  pass.training = false;
+  forward(pass, tokens);
+  CrossEntropy loss;
+  loss.hidden = rows(hidden_.const_view(), 0, static_cast<std::int64_t>(tokens.size()));
+  loss.head = head_weight();
+  loss.targets = targets.data();
+  loss.losses = losses.data();
+  backend_.cross_entropy(loss);
+}
+
+Session Decoder::start(std::int64_t capacity) const {
+  Session session;
+  for (const auto& block : blocks_) session.states_.push_back(block->make_state(capacity));
+  return session;
+}
+
+std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
+                                   bool last_only) {
+  TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  pass.training = false;
+  Tensor x = make_tensor(storage_, count, config_.hidden);
+  Tensor y = make_tensor(storage_, count, config_.hidden);
+  backend_.embedding(EmbeddingForward{tokens.data(), embedding_->value.f32(), config_.vocab, x.view()});
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    blocks_[i]->extend(pass, x.const_view(), y.view(), *session.states_[i]);
+    std::swap(x, y);
+  }
+  session.length_ += count;
+  final_norm_->forward(x.const_view(), y.view());
+  const std::int64_t wanted = last_only ? 1 : count;
+  std::vector<float> logits(static_cast<std::size_t>(wanted * config_.vocab));
+  backend_.gemm(rows(y.const_view(), count - wanted, wanted), head_weight(),
+                mutable_view_of(logits.data(), wanted, config_.vocab));
+  return logits;
+}
+
+std::size_t Decoder::activation_bytes() const {
+  std::size_t total = scratch_.bytes() + hidden_.bytes().size() + residual_gradient_.bytes().size();
+  for (const Tensor& tensor : residual_) total += tensor.bytes().size();
+  for (const auto& block : blocks_) total += block->saved_bytes();
+  return total;
+}
+
+}  // namespace tetrad

@@ -1,0 +1,91 @@
+#pragma once
+// A language model: embedding, a pattern of blocks, norm, head.
+//
+//   x0 = embedding(tokens);  x[i+1] = block_i(x[i]);  loss = cross_entropy(head(norm(x[n])), targets)
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tetrad/model/block.h"
+#include "tetrad/model/config.h"
+#include "tetrad/model/parameter.h"
+#include "tetrad/model/pass.h"
+#include "tetrad/model/scratch.h"
+
+namespace tetrad {
+
+/// A sequence that is being read or written token by token.
+class Session {
+ public:
+  std::int64_t length() const { return length_; }
+
+ private:
+  friend class Decoder;
+  std::vector<std::unique_ptr<BlockState>> states_;
+  std::int64_t length_ = 0;
+};
+
+class Decoder {
+ public:
+  /// Room for microbatches of up to `batch` sequences of `sequence` tokens; activations are stored as
+  /// `storage`.
+  Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
+          DType storage = DType::bf16);
+
+  const ModelConfig& config() const { return config_; }
+  const std::vector<std::unique_ptr<Parameter>>& parameters() { return parameters_; }
+  std::vector<Linear*> linears();
+
+  /// Random weights that depend on the seed and on each parameter's name and shape only.
+  void initialize(std::uint64_t seed);
+  /// Must be called after weights were changed from outside.
+  void weights_changed();
+  void clear_gradients();
+
+  /// Adds d(sum of losses * gradient_scale) to the gradients; `losses` [tokens] in nats. Whole microbatch.
+  void train(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+             float gradient_scale, std::span<float> losses);
+
+  /// The losses alone; any number of whole sequences up to `batch`.
+  void evaluate(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                std::span<float> losses);
+
+  /// A new sequence of at most `capacity` tokens.
+  Session start(std::int64_t capacity) const;
+  /// Reads further tokens; logits [tokens, vocab] of what follows each, or, if `last_only`, [1, vocab].
+  std::vector<float> extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
+                            bool last_only);
+
+  /// Bytes that are kept between forward and backward, and of everything that passes through.
+  std::size_t activation_bytes() const;
+
+ private:
+  void forward(Pass& pass, std::span<const std::int32_t> tokens);
+  void check_tokens(std::size_t count) const;
+  const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
+  Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
+  MatrixView head_weight();
+  Tensor make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) const;
+
+  Backend& backend_;
+  ModelConfig config_;
+  std::int64_t batch_;
+  std::int64_t sequence_;
+  DType storage_;
+  Scratch scratch_;
+  std::vector<std::unique_ptr<Parameter>> parameters_;
+  Parameter* embedding_ = nullptr;
+  Parameter* final_norm_weight_ = nullptr;
+  Parameter* head_ = nullptr;  //!< null if tied
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<NormLayer> final_norm_;
+  std::vector<Tensor> residual_;    //!< the input of each block, and the output of the last
+  Tensor hidden_;                   //!< after the last norm
+  Tensor residual_gradient_;        //!< [tokens, hidden]
+  Tensor head_copy_;                //!< the head's weights in the storage type
+  std::uint64_t head_version_ = 0;  //!< of the copy
+};
+
+}  // namespace tetrad

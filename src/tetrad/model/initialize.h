@@ -1,0 +1,16 @@
+#pragma once
+// Random initial weights: a function of the seed and of each parameter's name, not of threads or of the order
+// in which parameters were made.
+
+#include <cstdint>
+
+#include "tetrad/model/config.h"
+#include "tetrad/model/parameter.h"
+
+namespace tetrad {
+
+/// Matrices are normal with config.init_std, those that write to the residual stream divided by sqrt(number
+/// of blocks); norms are 1; Mamba-2's own parameters as their authors draw them (docs/architecture.md).
+void initialize_parameter(Parameter& parameter, const ModelConfig& config, std::uint64_t seed);
+
+}  // namespace tetrad

@@ -1,0 +1,70 @@
+#pragma once
+// A linear layer y = x W^T and its two gradients, at the precision that the recipe says.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tetrad/model/parameter.h"
+#include "tetrad/model/pass.h"
+#include "tetrad/model/scratch.h"
+
+namespace tetrad {
+
+class Linear {
+ public:
+  /// `id` is distinct for each linear layer of a model: random bits depend on it.
+  Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
+         std::uint32_t id, DType storage);
+
+  /// Where the producer of x may write it: a buffer of this layer if the backward pass needs x as it is, else
+  /// one that all layers share.
+  MutableMatrixView input(const Pass& pass, std::int64_t tokens);
+
+  /// y [tokens, out] = x [tokens, in] W^T. When training, keeps of x what wgrad needs: its codes, or, where
+  /// wgrad is not quantized, the view itself, which must then stay as it is until backward().
+  void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y);
+
+  /// dx = dy W (written, unless `dx` is null); dW += dy^T x.
+  void backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx);
+
+  const std::string& name() const { return name_; }
+  LayerId layer_id() const { return {name_, block_}; }
+  std::int64_t in_features() const { return weight_.value.cols(); }
+  std::int64_t out_features() const { return weight_.value.rows(); }
+  /// Bytes that this layer holds between forward and backward.
+  std::size_t saved_bytes() const;
+
+ private:
+  /// A form of the weight that is made once per optimizer step.
+  struct WeightForm {
+    std::uint64_t version = 0;  //!< of the parameter; 0 = never made
+    std::uint32_t step = 0;     //!< per-step signs and stochastic rounding change with it
+    std::optional<QuantSpec> spec;
+    QuantizedTensor quantized;
+    Tensor dense;
+  };
+
+  LinearPrecision precision(const Pass& pass) const;
+  GemmOperand weight_operand(Pass& pass, const LinearPrecision& precision, Operand operand, WeightForm& form);
+  GemmOperand dgrad_weight(Pass& pass, const LinearPrecision& precision);
+  void quantize(Pass& pass, const MatrixView& x, const QuantSpec& spec, Operand operand,
+                QuantizedTensor& out);
+
+  Backend& backend_;
+  Scratch& scratch_;
+  Parameter& weight_;
+  std::string name_;
+  std::int64_t block_;
+  std::uint32_t id_;
+  DType storage_;
+
+  WeightForm fprop_weight_;
+  WeightForm dgrad_weight_;
+  Tensor input_;               //!< own buffer for x, if wgrad is not quantized
+  MatrixView saved_x_;         //!< x as it is, or …
+  QuantizedTensor packed_x_;   //!< … its codes along the tokens
+  QuantizedTensor quantized_;  //!< of one call
+};
+
+}  // namespace tetrad

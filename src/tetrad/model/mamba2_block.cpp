@@ -1,0 +1,208 @@
+#include "tetrad/model/block.h"
+
+namespace tetrad {
+namespace {
+
+struct Mamba2State final : BlockState {
+  Tensor conv;  //!< [kernel - 1, conv channels]
+  Tensor ssm;   //!< [heads, head_dim * state]
+};
+
+/// y = x + out(gated_norm(scan(conv(in(norm(x)))), z)). `in` gives [z | x B C | dt] side by side.
+class Mamba2Block final : public Block {
+ public:
+  explicit Mamba2Block(const BlockContext& context)
+      : backend_(context.backend),
+        scratch_(context.scratch),
+        shape_{context.batch,
+               context.sequence,
+               context.config.mamba.heads,
+               context.config.mamba.head_dim,
+               context.config.mamba.groups,
+               context.config.mamba.state,
+               context.config.mamba.chunk},
+        kernel_(context.config.mamba.conv),
+        epsilon_(context.config.norm_epsilon),
+        storage_(context.storage),
+        norm_(context.backend, add(context, "norm.weight", {context.config.hidden}), epsilon_,
+              context.tokens()),
+        in_(context.make_linear("in", 2 * shape_.inner() + 2 * shape_.groups * shape_.state + shape_.heads,
+                                context.config.hidden)),
+        conv_weight_(add(context, "conv.weight", {shape_.conv_channels(), kernel_})),
+        conv_bias_(add(context, "conv.bias", {shape_.conv_channels()})),
+        a_log_(add(context, "a_log", {shape_.heads})),
+        d_(add(context, "d", {shape_.heads})),
+        dt_bias_(add(context, "dt_bias", {shape_.heads})),
+        gated_norm_weight_(add(context, "gated_norm.weight", {shape_.inner()})),
+        out_(context.make_linear("out", context.config.hidden, shape_.inner())),
+        projected_(context.make_tensor(storage_, context.tokens(), in_.out_features())),
+        convolved_(context.make_tensor(storage_, context.tokens(), shape_.conv_channels())),
+        scanned_(context.make_tensor(storage_, context.tokens(), shape_.inner())),
+        chunk_states_(
+            context.make_tensor(DType::f32, shape_.batch * shape_.chunks(), shape_.inner() * shape_.state)),
+        inverse_rms_(context.make_tensor(DType::f32, context.tokens(), shape_.groups)) {}
+
+  void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
+    Mamba2Shape shape = shape_;
+    shape.batch = x.rows / shape.sequence;  // evaluation may have fewer sequences
+    const MutableMatrixView projected = rows(projected_.view(), 0, x.rows);
+    const MutableMatrixView convolved = rows(convolved_.view(), 0, x.rows);
+    const MutableMatrixView scanned = rows(scanned_.view(), 0, x.rows);
+    project(pass, x, projected);
+    backend_.causal_conv(CausalConvForward{shape.batch, shape.sequence, kernel_, xbc(as_const(projected)),
+                                           conv_weight_.value.f32(), conv_bias_.value.f32(), convolved});
+    backend_.scan(ScanForward{shape, scan_inputs(as_const(convolved), as_const(projected)), scanned,
+                              chunk_states_.f32()});
+    finish(pass, x, as_const(scanned), as_const(projected), y);
+  }
+
+  void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
+    const auto scratch = [&](Scratch::Slot slot, std::int64_t width) {
+      return scratch_.get(slot, x.dtype, x.rows, width);
+    };
+    const MutableMatrixView dgated = scratch(Scratch::gradient_middle, shape_.inner());
+    const MutableMatrixView dprojected = scratch(Scratch::gradient_wide, in_.out_features());
+    const MutableMatrixView dscanned = scratch(Scratch::gradient_middle_2, shape_.inner());
+    out_.backward(pass, as_const(dx), &dgated);
+    backend_.gated_norm(GatedNormBackward{
+        scanned_.const_view(), gate(projected_.const_view()), gated_norm_weight_.value.f32(), shape_.groups,
+        inverse_rms_.f32(), as_const(dgated), dscanned, gate(dprojected), gated_norm_weight_.gradient.f32()});
+    const MutableMatrixView dconvolved = scratch(Scratch::gradient_middle, shape_.conv_channels());
+    backend_.scan(ScanBackward{shape_, scan_inputs(convolved_.const_view(), projected_.const_view()),
+                               chunk_states_.f32(), as_const(dscanned), scan_x(dconvolved),
+                               scan_b(dconvolved), scan_c(dconvolved), dt(dprojected),
+                               dt_bias_.gradient.f32(), a_log_.gradient.f32(), d_.gradient.f32()});
+    backend_.causal_conv(CausalConvBackward{shape_.batch, shape_.sequence, kernel_,
+                                            xbc(projected_.const_view()), conv_weight_.value.f32(),
+                                            conv_bias_.value.f32(), as_const(dconvolved), xbc(dprojected),
+                                            conv_weight_.gradient.f32(), conv_bias_.gradient.f32()});
+    const MutableMatrixView normed = scratch(Scratch::gradient_narrow, x.cols);
+    in_.backward(pass, as_const(dprojected), &normed);
+    norm_.backward(x, as_const(normed), dx);
+  }
+
+  void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& block_state) override {
+    auto& state = dynamic_cast<Mamba2State&>(block_state);
+    const MutableMatrixView projected =
+        scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, in_.out_features());
+    const MutableMatrixView scanned = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, shape_.inner());
+    project(pass, x, projected);
+    Mamba2Shape one = shape_;
+    one.batch = 1;
+    one.sequence = 1;
+    for (std::int64_t t = 0; t < x.rows; ++t) {
+      const MatrixView row = rows(as_const(projected), t, 1);
+      backend_.mamba2_step(Mamba2Step{one, kernel_, xbc(row), dt(row), conv_weight_.value.f32(),
+                                      conv_bias_.value.f32(), dt_bias_.value.f32(), a_log_.value.f32(),
+                                      d_.value.f32(), state.conv.f32(), state.ssm.f32(),
+                                      rows(scanned, t, 1)});
+    }
+    finish(pass, x, as_const(scanned), as_const(projected), y);
+  }
+
+  std::unique_ptr<BlockState> make_state(std::int64_t /*capacity*/) const override {
+    auto state = std::make_unique<Mamba2State>();
+    const auto zeros = [&](std::int64_t rows, std::int64_t cols) {
+      Tensor tensor(backend_.allocate(static_cast<std::size_t>(rows * cols) * sizeof(float)), DType::f32,
+                    rows, cols);
+      backend_.set_to_zero(tensor.bytes());
+      return tensor;
+    };
+    state->conv = zeros(kernel_ - 1, shape_.conv_channels());
+    state->ssm = zeros(shape_.heads, shape_.head_dim * shape_.state);
+    return state;
+  }
+
+  std::vector<Linear*> linears() override { return {&in_, &out_}; }
+  std::size_t saved_bytes() const override {
+    return projected_.bytes().size() + convolved_.bytes().size() + scanned_.bytes().size() +
+           chunk_states_.bytes().size() + in_.saved_bytes() + out_.saved_bytes();
+  }
+
+ private:
+  static Parameter& add(const BlockContext& context, const std::string& name,
+                        std::vector<std::int64_t> shape) {
+    return context.add_parameter(context.prefix() + name, std::move(shape), false);
+  }
+
+  // The parts of the input projection …
+  template <typename View>
+  View gate(const View& projected) const {
+    return columns(projected, 0, shape_.inner());
+  }
+  template <typename View>
+  View xbc(const View& projected) const {
+    return columns(projected, shape_.inner(), shape_.conv_channels());
+  }
+  template <typename View>
+  View dt(const View& projected) const {
+    return columns(projected, shape_.inner() + shape_.conv_channels(), shape_.heads);
+  }
+  // … and of the convolution's output.
+  template <typename View>
+  View scan_x(const View& convolved) const {
+    return columns(convolved, 0, shape_.inner());
+  }
+  template <typename View>
+  View scan_b(const View& convolved) const {
+    return columns(convolved, shape_.inner(), shape_.groups * shape_.state);
+  }
+  template <typename View>
+  View scan_c(const View& convolved) const {
+    return columns(convolved, shape_.inner() + shape_.groups * shape_.state, shape_.groups * shape_.state);
+  }
+
+  ScanInputs scan_inputs(const MatrixView& convolved, const MatrixView& projected) const {
+    return {scan_x(convolved),    scan_b(convolved),  scan_c(convolved), dt(projected),
+            dt_bias_.value.f32(), a_log_.value.f32(), d_.value.f32()};
+  }
+
+  void project(Pass& pass, const MatrixView& x, const MutableMatrixView& projected) {
+    const MutableMatrixView normed = in_.input(pass, x.rows);
+    norm_.forward(x, normed);
+    in_.forward(pass, as_const(normed), projected);
+  }
+
+  void finish(Pass& pass, const MatrixView& x, const MatrixView& scanned, const MatrixView& projected,
+              const MutableMatrixView& y) {
+    if (inverse_rms_.rows() < x.rows)
+      inverse_rms_ =
+          Tensor(backend_.allocate(static_cast<std::size_t>(x.rows * shape_.groups) * sizeof(float)),
+                 DType::f32, x.rows, shape_.groups);
+    const MutableMatrixView gated = out_.input(pass, x.rows);
+    backend_.gated_norm(GatedNormForward{scanned, gate(projected), gated_norm_weight_.value.f32(),
+                                         shape_.groups, epsilon_, gated, inverse_rms_.f32()});
+    const MutableMatrixView out = scratch_.get(Scratch::linear_output, x.dtype, x.rows, x.cols);
+    out_.forward(pass, as_const(gated), out);
+    backend_.add({x, as_const(out), y});
+  }
+
+  Backend& backend_;
+  Scratch& scratch_;
+  Mamba2Shape shape_;
+  std::int64_t kernel_;
+  float epsilon_;
+  DType storage_;
+  NormLayer norm_;
+  Linear in_;
+  Parameter& conv_weight_;        //!< [channels, kernel]
+  Parameter& conv_bias_;          //!< [channels]
+  Parameter& a_log_;              //!< [heads]
+  Parameter& d_;                  //!< [heads]
+  Parameter& dt_bias_;            //!< [heads]
+  Parameter& gated_norm_weight_;  //!< [inner]
+  Linear out_;
+  Tensor projected_;     //!< [tokens, z | x B C | dt]
+  Tensor convolved_;     //!< [tokens, x | B | C]
+  Tensor scanned_;       //!< [tokens, inner]
+  Tensor chunk_states_;  //!< [batch * chunks, heads * head_dim * state]
+  Tensor inverse_rms_;   //!< [tokens, groups]
+};
+
+}  // namespace
+
+std::unique_ptr<Block> make_mamba2_block(const BlockContext& context) {
+  return std::make_unique<Mamba2Block>(context);
+}
+
+}  // namespace tetrad

@@ -1,0 +1,21 @@
+#pragma once
+// A trained tensor: f32 master weights and the f32 gradient that microbatches add to.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tetrad/core/tensor.h"
+
+namespace tetrad {
+
+struct Parameter {
+  std::string name;                 //!< "blocks.3.qkv.weight"
+  std::vector<std::int64_t> shape;  //!< what files say; the tensors below are [rows, cols] or [1, size]
+  Tensor value;                     //!< f32
+  Tensor gradient;                  //!< f32
+  bool decay = true;                //!< matrices yes; norms, biases and the scan's parameters no
+  std::uint64_t version = 0;  //!< counts changes of `value`, so that copies of it know when they are old
+};
+
+}  // namespace tetrad

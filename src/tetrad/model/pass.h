@@ -1,0 +1,38 @@
+#pragma once
+// One pass over one microbatch: what every layer must know about where in the run it is, and where it leaves
+// what it noticed.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tetrad/numerics/philox.h"
+#include "tetrad/ops/backend.h"
+#include "tetrad/recipe/recipe.h"
+
+namespace tetrad {
+
+/// What a quantizer saw, for metrics.jsonl.
+struct OperandStats {
+  std::string layer;
+  Operand operand;
+  QuantStats stats;
+};
+
+struct Pass {
+  const Recipe* recipe = nullptr;
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint32_t microbatch = 0;
+  double progress = 0;    //!< fraction of the token budget
+  bool training = false;  //!< keep what the backward pass needs
+  bool telemetry = false;
+
+  std::vector<OperandStats> stats;        //!< if `telemetry`
+  std::optional<std::string> non_finite;  //!< the layer and operand that first had a value that is not finite
+
+  RandomStream random(std::uint32_t tensor) const { return {seed, step, microbatch, tensor}; }
+};
+
+}  // namespace tetrad

@@ -1,0 +1,242 @@
+#include "tetrad/recipe/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tetrad/core/error.h"
+
+namespace tetrad {
+namespace {
+
+constexpr std::array<std::string_view, kOperands> kNames = {"fprop.x", "fprop.w",  "dgrad.dy",
+                                                            "dgrad.w", "wgrad.dy", "wgrad.x"};
+enum class Role : std::uint8_t { activation, weight, gradient };
+constexpr std::array<Role, kOperands> kRoles = {Role::activation, Role::weight,   Role::gradient,
+                                                Role::weight,     Role::gradient, Role::activation};
+
+Role role_of(Operand operand) { return kRoles[static_cast<std::size_t>(operand)]; }
+
+std::string_view gemm_of(Operand operand) { return name_of(operand).substr(0, 5); }
+
+/// The matrix lies [tokens, features] or [out, in]; dgrad's weight and both of wgrad's operands are consumed
+/// along their first dimension.
+int axis_of(Operand operand) { return operand == Operand::dgrad_w || gemm_of(operand) == "wgrad" ? 0 : 1; }
+
+/// A recipe of the paper, before the switches of a configuration.
+struct Table {
+  std::string_view name;
+  std::optional<Format> format;  //!< nothing: BF16
+  BlockShape vector_block;       //!< activations and gradients
+  BlockShape weight_block;
+  std::int64_t wgrad_hadamard;  //!< 0 = none
+  bool stochastic_gradients;
+  std::int64_t high_first;  //!< blocks kept in BF16 at the start …
+  double high_last;         //!< … and at the end: a number of blocks, or a fraction of them if below 1
+};
+
+constexpr std::array kTables = {
+    Table{"bf16", std::nullopt, {}, {}, 0, false, 0, 0},
+    Table{"fp8", Format::fp8, {1, 128}, {128, 128}, 0, false, 1, 2},
+    Table{"mxfp4", Format::mxfp4, {1, 32}, {1, 32}, 32, true, 0, 0.15},
+    Table{"nvfp4", Format::nvfp4, {1, 16}, {16, 16}, 16, true, 0, 0.15},
+};
+
+const Table& find_table(std::string_view name) {
+  const auto* found =
+      std::find_if(kTables.begin(), kTables.end(), [&](const Table& t) { return t.name == name; });
+  TETRAD_CHECK(found != kTables.end(),
+               "precision: there is no recipe '{}'; there are bf16, fp8, mxfp4, nvfp4", name);
+  return *found;
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+void check_members(const std::optional<std::vector<std::string>>& list,
+                   std::initializer_list<std::string_view> allowed, const char* key) {
+  if (!list) return;
+  for (const std::string& item : *list)
+    TETRAD_CHECK(std::find(allowed.begin(), allowed.end(), item) != allowed.end(),
+                 "precision.{}: '{}' is none of {}", key, item, fmt::join(allowed, ", "));
+}
+
+BlockShape one_dimensional(BlockShape block) { return block.is_whole() ? block : BlockShape{1, block.cols}; }
+
+std::string_view role_name(Role role) {
+  switch (role) {
+    case Role::activation:
+      return "activations";
+    case Role::weight:
+      return "weights";
+    default:
+      return "gradients";
+  }
+}
+
+/// What the configuration says about one operand in particular.
+void apply_override(const OperandConfig& said, std::optional<QuantSpec>& spec, Operand operand) {
+  if (said.format) {
+    if (*said.format == "bf16") {
+      spec.reset();
+      return;
+    }
+    const Format format = format_from_name(*said.format);
+    if (!spec) spec = QuantSpec{.axis = axis_of(operand)};
+    if (spec->format != format) {
+      spec->format = format;
+      spec->block = default_block(format);
+      spec->adaptive = spec->adaptive && format == Format::nvfp4;
+    }
+  }
+  TETRAD_CHECK(spec || !(said.block || said.rounding || said.hadamard || said.adaptive),
+               "precision.operands.{}: it is not quantized here; say its format too", name_of(operand));
+  if (said.block) spec->block = block_from_name(*said.block);
+  if (said.rounding) spec->rounding = rounding_from_name(*said.rounding);
+  if (said.hadamard) spec->hadamard = static_cast<int>(*said.hadamard);
+  if (said.adaptive) spec->adaptive = *said.adaptive;
+}
+
+/// A transform cancels only if both operands have it.
+void pair_transforms(LinearPrecision& precision, Operand a, Operand b) {
+  const bool both = precision[a] && precision[b];
+  if (!both) {
+    for (const Operand operand : {a, b})
+      if (precision[operand]) precision[operand]->hadamard = 0;
+    return;
+  }
+  TETRAD_CHECK(precision[a]->hadamard == precision[b]->hadamard,
+               "precision: {} and {} are multiplied, so they need the same Hadamard size, not {} and {}",
+               name_of(a), name_of(b), precision[a]->hadamard, precision[b]->hadamard);
+}
+
+}  // namespace
+
+std::string_view name_of(Operand operand) { return kNames[static_cast<std::size_t>(operand)]; }
+
+bool LinearPrecision::weight_codes_shared() const {
+  const auto& forward = (*this)[Operand::fprop_w];
+  const auto& backward = (*this)[Operand::dgrad_w];
+  return forward && backward && forward->block.rows == forward->block.cols && forward->hadamard == 0 &&
+         backward->hadamard == 0 && forward->format == backward->format &&
+         forward->block == backward->block && forward->rounding == backward->rounding &&
+         forward->adaptive == backward->adaptive;
+}
+
+Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(config)), blocks_(blocks) {
+  check_members(config_.rht.gemms, {"fprop", "dgrad", "wgrad"}, "rht.gemms");
+  check_members(config_.sr, {"gradients", "activations", "weights"}, "sr");
+  TETRAD_CHECK(config_.rht.signs == "fixed" || config_.rht.signs == "none" || config_.rht.signs == "per-step",
+               "precision.rht.signs: '{}' is none of fixed, none, per-step", config_.rht.signs);
+  for (const auto& [key, unused] : config_.operands)
+    TETRAD_CHECK(std::find(kNames.begin(), kNames.end(), key) != kNames.end(),
+                 "precision.operands: '{}' is none of {}", key, fmt::join(kNames, ", "));
+  table(config_.recipe);
+  for (const PrecisionSwitch& change : config_.schedule)
+    for (const auto& recipe : {change.forward, change.backward})
+      if (recipe) table(*recipe);
+}
+
+LinearPrecision Recipe::table(std::string_view recipe) const {
+  const Table& base = find_table(recipe);
+  LinearPrecision result;
+  if (!base.format) return result;
+  const Rounding stochastic =
+      config_.sr_hardware.value_or(false) ? Rounding::stochastic_hardware : Rounding::stochastic;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const Role role = role_of(operand);
+    QuantSpec spec{.format = *base.format, .axis = axis_of(operand)};
+    spec.block = role == Role::weight ? base.weight_block : base.vector_block;
+    if (role == Role::weight && !config_.weights_2d.value_or(true)) spec.block = one_dimensional(spec.block);
+    const bool is_stochastic = config_.sr ? contains(*config_.sr, role_name(role))
+                                          : base.stochastic_gradients && role == Role::gradient;
+    if (is_stochastic) spec.rounding = stochastic;
+    const bool transformed = config_.rht.gemms ? contains(*config_.rht.gemms, gemm_of(operand))
+                                               : base.wgrad_hadamard > 0 && gemm_of(operand) == "wgrad";
+    if (transformed)
+      spec.hadamard =
+          static_cast<int>(config_.rht.size.value_or(base.wgrad_hadamard > 0 ? base.wgrad_hadamard : 16));
+    if (config_.rht.signs == "none") spec.signs = kNoSigns;
+    spec.adaptive = config_.adaptive && spec.format == Format::nvfp4;
+    result[operand] = spec;
+    if (const auto said = config_.operands.find(std::string(name_of(operand)));
+        said != config_.operands.end())
+      apply_override(said->second, result[operand], operand);
+  }
+  pair_transforms(result, Operand::fprop_x, Operand::fprop_w);
+  pair_transforms(result, Operand::dgrad_dy, Operand::dgrad_w);
+  pair_transforms(result, Operand::wgrad_dy, Operand::wgrad_x);
+  result.per_step_signs = config_.rht.signs == "per-step";
+  return result;
+}
+
+bool Recipe::stays_high(const LayerId& layer, std::string_view recipe) const {
+  const Table& base = find_table(recipe);
+  const double last_default =
+      base.high_last < 1 ? std::ceil(base.high_last * static_cast<double>(blocks_)) : base.high_last;
+  const std::int64_t first = config_.high_precision.first.value_or(base.high_first);
+  const std::int64_t last = config_.high_precision.last.value_or(static_cast<std::int64_t>(last_default));
+  return layer.block < first || layer.block >= blocks_ - last ||
+         std::any_of(config_.high_precision.match.begin(), config_.high_precision.match.end(),
+                     [&](const std::string& pattern) { return matches(pattern, layer.name); });
+}
+
+LinearPrecision Recipe::at(const LayerId& layer, double progress) const {
+  std::string_view forward = config_.recipe;
+  std::string_view backward = config_.recipe;
+  for (const PrecisionSwitch& change : config_.schedule) {
+    if (progress < change.at) break;
+    if (change.forward) forward = *change.forward;
+    if (change.backward) backward = *change.backward;
+  }
+  LinearPrecision result;
+  const auto take = [&](std::string_view recipe, std::initializer_list<Operand> operands) {
+    if (stays_high(layer, recipe)) return;
+    const LinearPrecision from = table(recipe);
+    for (const Operand operand : operands) result[operand] = from[operand];
+    result.per_step_signs = from.per_step_signs;
+  };
+  take(forward, {Operand::fprop_x, Operand::fprop_w});
+  take(backward, {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
+  return result;
+}
+
+std::string describe(const LinearPrecision& precision, std::string_view storage) {
+  std::string text;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const auto& spec = precision[operand];
+    if (i % 2 == 0)
+      text += fmt::format("{}{} ", i == 0 ? "" : " | ", gemm_of(operand));
+    else
+      text += " · ";
+    text += fmt::format("{} {}", name_of(operand).substr(6), spec ? describe(*spec) : std::string(storage));
+  }
+  return text;
+}
+
+bool matches(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0;
+  std::size_t t = 0;
+  std::size_t star = std::string_view::npos;  // the last one seen, and where the text that it swallows ends
+  std::size_t swallowed = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      swallowed = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++swallowed;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+}  // namespace tetrad
