@@ -77,7 +77,7 @@ void add_generate(CLI::App& app, Action& action) {
   set_examples(*command,
                "  tetrad generate run --prompt 'template <typename T>'\n"
                "  tetrad generate run --prompt 'class ' --temperature 0.7 --top-k 40 --seed 3 --precision nvfp4");
-  command->callback([options, &action] { action = [options] { run(*options); }; });
+  command->callback([options, &action] { action = [options] { run(*options); return ExitCode::ok; }; });
 }
 
 }  // namespace tetrad::app

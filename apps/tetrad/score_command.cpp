@@ -106,7 +106,7 @@ void add_score(CLI::App& app, Action& action) {
   set_examples(*command,
                "  echo '104 101 108 108 111' | tetrad score run --tokens - --json\n"
                "  tetrad score run --tokens ids.txt --logits logits.safetensors --precision f32");
-  command->callback([options, &action] { action = [options] { run(*options); }; });
+  command->callback([options, &action] { action = [options] { run(*options); return ExitCode::ok; }; });
 }
 
 }  // namespace tetrad::app

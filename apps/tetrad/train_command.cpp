@@ -87,7 +87,7 @@ void print_summary(const Trainer& trainer, const std::filesystem::path& folder, 
     fmt::print("{}: {}\n", name, folder.string());
 }
 
-void run(const TrainOptions& options) {
+ExitCode run(const TrainOptions& options) {
   const Arguments arguments = split(options.arguments);
   const bool resuming = !options.resume.empty();
   TETRAD_CHECK(resuming != !arguments.files.empty(),
@@ -110,13 +110,12 @@ void run(const TrainOptions& options) {
   Backend& backend = choose_backend(config.run.backend);
   if (options.dry_run) {
     print_dry_run(config, provenance);
-    return;
+    return ExitCode::ok;
   }
   TETRAD_CHECK(!config.run.out.empty(), "tell where the run's files go: --out DIR");
   const std::filesystem::path folder = config.run.out;
 
   const StopSignals signals;
-  RunLog quiet_until_ready;
   if (!resuming) {
     // Everything that can be wrong with the data is found before a folder is made.
     const Dataset check(config.data, {.sequence = config.train.sequence,
@@ -136,8 +135,8 @@ void run(const TrainOptions& options) {
     trainer.start();
   const Ending ending = trainer.run(signals);
   print_summary(trainer, folder, ending, options.json);
-  if (ending == Ending::stopped_by_signal) exit_with(ExitCode::stopped_by_signal);
-  if (ending == Ending::diverged) exit_with(ExitCode::diverged);
+  if (ending == Ending::stopped_by_signal) return ExitCode::stopped_by_signal;
+  return ending == Ending::diverged ? ExitCode::diverged : ExitCode::ok;
 }
 
 }  // namespace
@@ -157,7 +156,7 @@ void add_train(CLI::App& app, Action& action) {
                "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
                "  tetrad train configs/llama3-8b.yaml --dry-run\n"
                "  tetrad train --resume run");
-  command->callback([options, &action] { action = [options] { run(*options); }; });
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace tetrad::app
