@@ -1,10 +1,8 @@
 // Stand-ins until each operation has its file.
 #include "tetrad/backend/cpu/activation.h"
 #include "tetrad/backend/cpu/adamw.h"
-#include "tetrad/backend/cpu/attention.h"
 #include "tetrad/backend/cpu/embedding.h"
 #include "tetrad/backend/cpu/loss.h"
-#include "tetrad/backend/cpu/mamba2.h"
 #include "tetrad/backend/cpu/norm.h"
 #include "tetrad/backend/cpu/rope.h"
 #include "tetrad/core/error.h"
@@ -14,17 +12,9 @@ void activation(const ActivationForward& /*op*/) { fail("not implemented"); }
 void activation(const ActivationBackward& /*op*/) { fail("not implemented"); }
 void add(const Add& /*op*/) { fail("not implemented"); }
 void adamw(const AdamWStep& /*op*/) { fail("not implemented"); }
-void attention(const AttentionForward& /*op*/) { fail("not implemented"); }
-void attention(const AttentionBackward& /*op*/) { fail("not implemented"); }
-void attention(const AttentionDecode& /*op*/) { fail("not implemented"); }
 void embedding(const EmbeddingForward& /*op*/) { fail("not implemented"); }
 void embedding(const EmbeddingBackward& /*op*/) { fail("not implemented"); }
 void cross_entropy(const CrossEntropy& /*op*/) { fail("not implemented"); }
-void causal_conv(const CausalConvForward& /*op*/) { fail("not implemented"); }
-void causal_conv(const CausalConvBackward& /*op*/) { fail("not implemented"); }
-void scan(const ScanForward& /*op*/) { fail("not implemented"); }
-void scan(const ScanBackward& /*op*/) { fail("not implemented"); }
-void mamba2_step(const Mamba2Step& /*op*/) { fail("not implemented"); }
 void rms_norm(const RmsNormForward& /*op*/) { fail("not implemented"); }
 void rms_norm(const RmsNormBackward& /*op*/) { fail("not implemented"); }
 void gated_norm(const GatedNormForward& /*op*/) { fail("not implemented"); }
