@@ -8,11 +8,15 @@
 
 namespace tetrad::app {
 
-/// What the chosen subcommand does. Throws Error; a normal return is success.
-using Action = std::function<void()>;
+/// What the chosen subcommand does, and the exit code it ends with. Throws Error.
+using Action = std::function<ExitCode()>;
 
 void add_info(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
+void add_train(CLI::App& app, Action& action);
+void add_eval(CLI::App& app, Action& action);
+void add_score(CLI::App& app, Action& action);
+void add_generate(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 
 /// --threads, the same everywhere.

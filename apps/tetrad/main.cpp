@@ -30,11 +30,16 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("tetrad {} ({})", tetrad::kVersion, tetrad::kBuildId));
   app.require_subcommand(1);
   app.footer(
-      "\nExit codes: 0 done; 2 bad usage, configuration or input; 1 anything else.\n"
-      "Start with:  tetrad quantize --demo");
+      "\nExit codes: 0 done; 2 bad usage, configuration or input; 3 training diverged; 4 no usable checkpoint;\n"
+      "5 stopped by a signal after a checkpoint; 1 anything else.\n"
+      "Start with:  make quickstart");
   tetrad::app::Action action;
   tetrad::app::add_info(app, action);
   tetrad::app::add_quantize(app, action);
+  tetrad::app::add_train(app, action);
+  tetrad::app::add_eval(app, action);
+  tetrad::app::add_score(app, action);
+  tetrad::app::add_generate(app, action);
   tetrad::app::add_bench(app, action);
 
   try {
@@ -43,9 +48,9 @@ int run(int argc, char** argv) {
     // 0 for --help and --version; everything else is bad usage whatever CLI11 numbers it.
     return app.exit(error) == 0 ? 0 : static_cast<int>(tetrad::ExitCode::bad_input);
   }
-  action();
+  const tetrad::ExitCode exit_code = action();
   std::fflush(stdout);
-  return std::ferror(stdout) != 0 ? static_cast<int>(tetrad::ExitCode::failure) : 0;
+  return static_cast<int>(std::ferror(stdout) != 0 ? tetrad::ExitCode::failure : exit_code);
 }
 
 }  // namespace

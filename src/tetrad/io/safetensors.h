@@ -18,6 +18,8 @@
 
 namespace tetrad {
 
+class OutputFile;
+
 /// An open file. Everything in the header has been checked against the size of the file.
 class SafetensorsFile {
  public:
@@ -73,7 +75,6 @@ class SafetensorsWriter {
     std::uint64_t begin;  //!< Within the data section.
     bool written;
   };
-  class Output;
 
   void declare(const std::vector<TensorDeclaration>& tensors);
   void assign_offsets();
@@ -82,7 +83,7 @@ class SafetensorsWriter {
   std::string target_;                              //!< For messages.
   std::map<std::string, Slot, std::less<>> slots_;  //!< By name.
   std::uint64_t data_begin_ = 0;                    //!< Within the file.
-  std::unique_ptr<Output> output_;                  //!< Null once commit() was tried.
+  std::unique_ptr<OutputFile> output_;              //!< Null once commit() was tried.
 };
 
 }  // namespace tetrad

@@ -12,7 +12,7 @@ namespace tetrad {
 
 struct RopeConfig {
   double theta = 500000;
-  std::optional<RopeScaling> scaling;
+  std::optional<RopeScaling> scaling = {};
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
@@ -24,6 +24,10 @@ struct Mamba2Config {
   std::int64_t conv = 4;
   std::int64_t chunk = 64;  //!< of the scan: changes speed and rounding, not the mathematics
   friend bool operator==(const Mamba2Config&, const Mamba2Config&) = default;
+
+  std::int64_t inner() const { return heads * head_dim; }
+  std::int64_t conv_channels() const { return inner() + 2 * groups * state; }   //!< x, B, C
+  std::int64_t projected() const { return inner() + conv_channels() + heads; }  //!< z, x, B, C, dt
 };
 
 struct ModelConfig {
@@ -37,7 +41,7 @@ struct ModelConfig {
   std::int64_t ffn = 0;
   Activation activation = Activation::swiglu;
   std::optional<RopeConfig> rope = RopeConfig{};  //!< nothing: no positions
-  Mamba2Config mamba;
+  Mamba2Config mamba = {};
   std::int64_t vocab = 0;
   bool tied = false;  //!< one matrix for the embedding and the head
   float norm_epsilon = 1e-5f;
@@ -47,9 +51,11 @@ struct ModelConfig {
   std::int64_t blocks() const { return static_cast<std::int64_t>(pattern.size()); }
 };
 
-/// Throws Error that names the key unless a model can be built: known letters, multiples of 16, …
+/// Throws Error that names the key unless a model can be built: known letters, multiples of 16, … Only what
+/// the letters of the pattern use is looked at.
 void validate(const ModelConfig& config);
 
+/// Elements of all parameters. The model should be valid; sizes that cannot be counted are an Error.
 std::int64_t parameter_count(const ModelConfig& config);
 
 }  // namespace tetrad

@@ -1,0 +1,18 @@
+#include "backend_choice.h"
+
+#include "tetrad/core/error.h"
+
+namespace tetrad::app {
+
+Backend& choose_backend(const std::string& name) {
+  if (name == "cpu") return cpu_backend();
+  if (name == "cuda") return cuda_backend();
+  TETRAD_CHECK(name == "auto", "run.backend: '{}' is none of auto, cpu, cuda", name);
+  try {
+    return cuda_backend();
+  } catch (const Error&) {
+    return cpu_backend();
+  }
+}
+
+}  // namespace tetrad::app

@@ -1,0 +1,22 @@
+#pragma once
+// What the commands that use a checkpoint have in common.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "tetrad/eval/loaded_model.h"
+
+namespace tetrad::app {
+
+struct ModelOptions {
+  std::string checkpoint;
+  std::string precision = "trained";
+  std::string backend = "auto";
+};
+
+/// CHECKPOINT, --precision, --backend and --threads.
+void add_model_options(CLI::App& command, ModelOptions& options);
+
+LoadedModel load_model(const ModelOptions& options, std::int64_t batch = 1, std::int64_t sequence = 0);
+
+}  // namespace tetrad::app

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "model_commands.h"
+#include "tetrad/eval/score.h"
+#include "tetrad/io/safetensors.h"
+
+namespace tetrad::app {
+namespace {
+
+struct ScoreOptions {
+  ModelOptions model;
+  std::string tokens;
+  std::string logits;
+  std::string gradients;
+  bool json = false;
+};
+
+using Lines = std::vector<std::vector<std::int32_t>>;
+
+template <typename T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+void write_logits(const std::string& path, const Lines& lines, const std::vector<Score>& scores, std::int64_t vocab) {
+  std::vector<TensorDeclaration> declarations;
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    declarations.push_back(
+        {fmt::format("line.{}", i), DType::f32, {static_cast<std::int64_t>(lines[i].size()), vocab}});
+  SafetensorsWriter writer(path, declarations);
+  for (std::size_t i = 0; i < lines.size(); ++i) writer.write(fmt::format("line.{}", i), bytes_of(scores[i].logits));
+  writer.commit();
+}
+
+/// Of the mean loss over all tokens that have a predecessor; all lines must have the same length.
+void write_gradients(const ScoreOptions& options, const Lines& lines) {
+  const auto length = static_cast<std::int64_t>(lines[0].size()) - 1;
+  TETRAD_CHECK(length > 0, "--gradients needs lines of at least two tokens");
+  for (const auto& line : lines)
+    TETRAD_CHECK(line.size() == lines[0].size(), "--gradients needs lines of one length, not {} and {} tokens",
+                 lines[0].size(), line.size());
+  LoadedModel model = load_model(options.model, static_cast<std::int64_t>(lines.size()), length);
+  std::vector<std::int32_t> inputs;
+  std::vector<std::int32_t> targets;
+  for (const auto& line : lines) {
+    inputs.insert(inputs.end(), line.begin(), line.end() - 1);
+    targets.insert(targets.end(), line.begin() + 1, line.end());
+  }
+  std::vector<float> losses(inputs.size());
+  Pass pass = model.pass();
+  model.decoder().train(pass, inputs, targets, 1.0f / static_cast<float>(inputs.size()), losses);
+
+  std::vector<TensorDeclaration> declarations;
+  for (const auto& parameter : model.decoder().parameters())
+    declarations.push_back({parameter->name, DType::f32, parameter->shape});
+  SafetensorsWriter writer(options.gradients, declarations);
+  for (const auto& parameter : model.decoder().parameters())
+    writer.write(parameter->name, parameter->gradient.bytes());
+  writer.commit();
+}
+
+void run(const ScoreOptions& options) {
+  LoadedModel model = load_model(options.model);
+  const std::int64_t vocab = model.config().model.vocab;
+  const Lines lines = read_token_lines(options.tokens, vocab);
+  std::vector<Score> scores;
+  nlohmann::json results = nlohmann::json::array();
+  for (const auto& line : lines) {
+    scores.push_back(score(model.decoder(), model.pass(), line));
+    double sum = 0;
+    nlohmann::json values = {nullptr};
+    for (const double value : scores.back().log_probabilities) {
+      values.push_back(value);
+      sum += value;
+    }
+    results.push_back({{"tokens", line}, {"logprobs", values}, {"sum", sum}});
+    if (!options.json) fmt::print("{:.6f}  {} tokens\n", sum, line.size());
+    if (options.logits.empty()) scores.back().logits.clear();
+  }
+  if (!options.logits.empty()) write_logits(options.logits, lines, scores, vocab);
+  if (!options.gradients.empty()) write_gradients(options, lines);
+  if (options.json)
+    fmt::print("{}\n", nlohmann::json{{"checkpoint", model.path().string()}, {"lines", results}}.dump());
+}
+
+}  // namespace
+
+void add_score(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ScoreOptions>();
+  CLI::App* command = app.add_subcommand("score", "Log-probability of each of given tokens");
+  add_model_options(*command, options->model);
+  command->add_option("--tokens", options->tokens, "Lines of token ids; - reads standard input")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--logits", options->logits, "Also write the logits of each line (tensors line.0, line.1, …)")
+      ->type_name("FILE.safetensors");
+  command
+      ->add_option("--gradients", options->gradients,
+                   "Also write the gradient of the mean loss with respect to every parameter")
+      ->type_name("FILE.safetensors");
+  command->add_flag("--json", options->json, "One JSON object on stdout");
+  set_examples(*command,
+               "  echo '104 101 108 108 111' | tetrad score run --tokens - --json\n"
+               "  tetrad score run --tokens ids.txt --logits logits.safetensors --precision f32");
+  command->callback([options, &action] { action = [options] { run(*options); return ExitCode::ok; }; });
+}
+
+}  // namespace tetrad::app

@@ -1,0 +1,162 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "backend_choice.h"
+#include "command.h"
+#include "dry_run.h"
+#include "tetrad/config/config.h"
+#include "tetrad/core/threads.h"
+#include "tetrad/io/atomic_file.h"
+#include "tetrad/train/trainer.h"
+#include "version.h"
+
+namespace tetrad::app {
+namespace {
+
+struct TrainOptions {
+  std::vector<std::string> arguments;  //!< configuration files and key=value, in any order
+  std::string out;
+  std::string resume;
+  bool dry_run = false;
+  bool json = false;
+};
+
+struct Arguments {
+  std::vector<std::string> files, overrides;
+};
+
+Arguments split(const std::vector<std::string>& words) {
+  Arguments result;
+  for (const std::string& word : words)
+    (word.find('=') != std::string::npos ? result.overrides : result.files).push_back(word);
+  return result;
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  TETRAD_CHECK(in.good(), "cannot read {}", path.string());
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// A run that resumes may be told how to run and how often to report, not what to compute.
+void check_resumable(const Config& saved, const Config& now) {
+  for (const std::string& key : differences(saved, now)) {
+    const bool harmless = key.starts_with("run.") || key.starts_with("train.checkpoint") || key == "train.log_every" ||
+                          key.starts_with("train.eval");
+    TETRAD_CHECK(harmless,
+                 "{} cannot change when a run is resumed, because the result would be that of neither run; begin a "
+                 "new one with --out",
+                 key);
+  }
+}
+
+std::string tokenizer_text(const Config& config) {
+  const std::string& tokenizer = config.data.tokenizer;
+  return tokenizer.empty() || tokenizer == "bytes" ? std::string() : read_text(tokenizer);
+}
+
+void prepare_folder(const std::filesystem::path& folder, const Config& config) {
+  TETRAD_CHECK(!std::filesystem::exists(folder / "config.yaml"),
+               "{} holds a run already: go on with it (tetrad train --resume {}) or choose another --out",
+               folder.string(), folder.string());
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  TETRAD_CHECK(!error, "cannot create {}: {}", folder.string(), error.message());
+  write_file_atomically(folder / "config.yaml", to_yaml(config));
+}
+
+void print_summary(const Trainer& trainer, const std::filesystem::path& folder, Ending ending, bool json) {
+  constexpr const char* kEndings[] = {"finished", "stopped by a signal", "diverged"};
+  const char* name = kEndings[static_cast<int>(ending)];
+  nlohmann::json summary = {{"ending", name}, {"run", folder.string()}, {"eval", nlohmann::json::object()}};
+  for (const EvalMetrics& metrics : trainer.evaluations()) {
+    summary["eval"][metrics.source] = metrics.loss;
+    if (!json) fmt::print("{}: held-out loss {:.4f}\n", metrics.source, metrics.loss);
+  }
+  if (json)
+    fmt::print("{}\n", summary.dump());
+  else
+    fmt::print("{}: {}\n", name, folder.string());
+}
+
+ExitCode run(const TrainOptions& options) {
+  const Arguments arguments = split(options.arguments);
+  const bool resuming = !options.resume.empty();
+  TETRAD_CHECK(resuming != !arguments.files.empty(),
+               "tell what to train: one or more CONFIG.yaml, or --resume DIR (not both)");
+  Provenance provenance;
+  Config config;
+  if (resuming) {
+    const std::vector<std::string> files = {(std::filesystem::path(options.resume) / "config.yaml").string()};
+    TETRAD_CHECK(std::filesystem::exists(files[0]), "{} is not the folder of a run: it has no config.yaml",
+                 options.resume);
+    config = load_config(files, arguments.overrides, &provenance);
+    check_resumable(load_config(files, {}), config);
+    config.run.out = options.resume;
+  } else {
+    config = load_config(arguments.files, arguments.overrides, &provenance);
+    if (!options.out.empty()) config.run.out = options.out;
+  }
+  validate(config);
+  if (config.run.threads > 0) set_thread_count(static_cast<int>(config.run.threads));
+  Backend& backend = choose_backend(config.run.backend);
+  if (options.dry_run) {
+    print_dry_run(config, provenance);
+    return ExitCode::ok;
+  }
+  TETRAD_CHECK(!config.run.out.empty(), "tell where the run's files go: --out DIR");
+  const std::filesystem::path folder = config.run.out;
+
+  const StopSignals signals;
+  if (!resuming) {
+    // Everything that can be wrong with the data is found before a folder is made.
+    const Dataset check(config.data, {.sequence = config.train.sequence,
+                                      .vocab = config.model.vocab,
+                                      .samples = step_count(config.train) * config.train.batch,
+                                      .seed = config.train.seed});
+    prepare_folder(folder, config);
+  }
+  RunLog log(folder / "log.txt");
+  SnapshotTexts texts{to_yaml(config), tokenizer_text(config), kBuildId};
+  Trainer trainer(config, texts, folder, backend, log);
+  log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
+          parameter_count(config.model), config.precision.recipe, backend.name(), thread_count());
+  if (resuming)
+    trainer.resume();
+  else
+    trainer.start();
+  const Ending ending = trainer.run(signals);
+  print_summary(trainer, folder, ending, options.json);
+  if (ending == Ending::stopped_by_signal) return ExitCode::stopped_by_signal;
+  return ending == Ending::diverged ? ExitCode::diverged : ExitCode::ok;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = app.add_subcommand("train", "Trains a model");
+  command->add_option("CONFIG", options->arguments,
+                      "YAML files, merged from left to right, and key=value with dotted keys");
+  command->add_option("--out", options->out, "Folder for the run's files")->type_name("DIR");
+  command->add_option("--resume", options->resume, "Go on with the run in this folder, to the bit")->type_name("DIR");
+  command->add_flag("--dry-run", options->dry_run,
+                    "Only show the resolved configuration, sizes, and the precision of every GEMM");
+  command->add_flag("--json", options->json, "One JSON object on stdout at the end");
+  set_examples(*command,
+               "  tetrad train configs/quickstart.yaml --out run\n"
+               "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
+               "  tetrad train configs/llama3-8b.yaml --dry-run\n"
+               "  tetrad train --resume run");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace tetrad::app

@@ -1,0 +1,18 @@
+#pragma once
+// A model's shape from a Hugging Face config.json.
+
+#include <string>
+#include <string_view>
+
+#include "tetrad/model/config.h"
+
+namespace tetrad {
+
+/// LlamaForCausalLM or NemotronHForCausalLM. Throws Error (bad input) for other architectures, and for
+/// biases, activations, position encodings and blocks that we do not have.
+ModelConfig read_hf_model(const std::string& path);
+
+/// The same from the text of the file; `name` stands for it in messages.
+ModelConfig parse_hf_model(std::string_view json, const std::string& name);
+
+}  // namespace tetrad

@@ -1,0 +1,204 @@
+#pragma once
+// The one description of what a configuration may say: names, ranges and meaning of all keys. Reading,
+// writing, checking and help all visit it. Defaults stand in the structs.
+//
+// A visitor has field(name, value, help, rule = {}) for every type that appears here.
+
+#include "tetrad/config/scalar.h"
+#include "tetrad/train/config.h"
+
+namespace tetrad::config {
+
+inline const std::vector<std::string_view> kRecipes = {"bf16", "fp8", "mxfp4", "nvfp4"};
+
+template <class V>
+void describe(V& v, RopeScaling& c) {
+  v.field("factor", c.factor, "how much longer the context became", at_least(1));
+  v.field("low_freq_factor", c.low_freq_factor, "wavelengths above context / this are stretched", above(0));
+  v.field("high_freq_factor", c.high_freq_factor, "wavelengths below context / this stay", above(0));
+  v.field("original_context", c.original_context, "tokens, before scaling", at_least(1));
+}
+
+template <class V>
+void describe(V& v, RopeConfig& c) {
+  v.field("theta", c.theta, "base of the frequencies", at_least(1));
+  v.field("scaling", c.scaling, "llama3 scaling for long contexts, or none");
+}
+
+template <class V>
+void describe(V& v, Mamba2Config& c) {
+  v.field("heads", c.heads, "heads of a Mamba-2 block", at_least(0));
+  v.field("head_dim", c.head_dim, "channels of a head", at_least(1));
+  v.field("groups", c.groups, "groups of heads that share B and C", at_least(1));
+  v.field("state", c.state, "state per channel", at_least(1));
+  v.field("conv", c.conv, "width of the causal convolution", at_least(1));
+  v.field("chunk", c.chunk, "tokens per chunk of the scan: speed, not mathematics", at_least(1));
+}
+
+template <class V>
+void describe(V& v, ModelConfig& c) {
+  v.field("name", c.name, "for people");
+  v.field("pattern", c.pattern, "one letter per block: * attention, - feed-forward, M Mamba-2");
+  v.field("hidden", c.hidden, "width of the residual stream", at_least(0));
+  v.field("heads", c.heads, "query heads of an attention block", at_least(0));
+  v.field("kv_heads", c.kv_heads, "key and value heads", at_least(0));
+  v.field("head_dim", c.head_dim, "width of a head", at_least(0));
+  v.field("ffn", c.ffn, "inner width of a feed-forward block", at_least(0));
+  v.field("activation", c.activation, "of feed-forward blocks: swiglu or squared_relu");
+  v.field("rope", c.rope, "rotary positions, or none");
+  v.field("mamba", c.mamba, "shape of Mamba-2 blocks");
+  v.field("vocab", c.vocab, "tokens that the model knows", at_least(0));
+  v.field("tied", c.tied, "one matrix for the embedding and the head");
+  v.field("norm_epsilon", c.norm_epsilon, "added under the root of every norm", above(0));
+  v.field("init_std", c.init_std, "standard deviation of the first weights", above(0));
+}
+
+template <class V>
+void describe(V& v, HighPrecisionConfig& c) {
+  v.field("first", c.first, "blocks at the beginning that stay in BF16; auto: as the recipe says",
+          at_least(0));
+  v.field("last", c.last, "blocks at the end that stay in BF16; auto: as the recipe says", at_least(0));
+  v.field("match", c.match, "layers that stay in BF16, by name; * matches anything");
+}
+
+template <class V>
+void describe(V& v, RhtConfig& c) {
+  v.field("gemms", c.gemms, "products with a random Hadamard transform: any of fprop, dgrad, wgrad, or none",
+          one_of({"fprop", "dgrad", "wgrad"}));
+  v.field("size", c.size, "of the transform: 2, 4, … 128", between(2, 128));
+  v.field("signs", c.signs, "of the transform: fixed, none or per-step",
+          one_of({"fixed", "none", "per-step"}));
+}
+
+template <class V>
+void describe(V& v, OperandConfig& c) {
+  v.field("format", c.format, "of this operand", one_of(kRecipes));
+  v.field("block", c.block, "elements that share a scale",
+          one_of({"1x16", "16x16", "1x32", "1x128", "128x128", "tensor"}));
+  v.field("rounding", c.rounding, "of this operand",
+          one_of({"nearest", "stochastic", "stochastic-hardware"}));
+  v.field("hadamard", c.hadamard, "size of the transform; 0: none", between(0, 128));
+  v.field("adaptive", c.adaptive, "4/6 block scaling");
+}
+
+template <class V>
+void describe(V& v, PrecisionSwitch& c) {
+  v.field("at", c.at, "from this fraction of the token budget on", from_below(0, 1));
+  v.field("forward", c.forward, "recipe of the forward pass from then on; auto: unchanged", one_of(kRecipes));
+  v.field("backward", c.backward, "recipe of the backward pass from then on; auto: unchanged",
+          one_of(kRecipes));
+}
+
+template <class V>
+void describe(V& v, PrecisionConfig& c) {
+  v.field("recipe", c.recipe, "bf16, fp8, mxfp4 or nvfp4", one_of(kRecipes));
+  v.field("high_precision", c.high_precision, "blocks that stay in BF16, or none");
+  v.field("rht", c.rht, "random Hadamard transform");
+  v.field("sr", c.sr, "stochastic rounding on any of gradients, activations, weights, or none",
+          one_of({"gradients", "activations", "weights"}));
+  v.field("sr_hardware", c.sr_hardware, "stochastic rounding with the bias of Blackwell's software");
+  v.field("weights_2d", c.weights_2d, "16x16 blocks for weights");
+  v.field("adaptive", c.adaptive, "4/6 block scaling on every NVFP4 operand");
+  v.field("operands", c.operands, "single operands: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy, wgrad.x",
+          one_of({"fprop.x", "fprop.w", "dgrad.dy", "dgrad.w", "wgrad.dy", "wgrad.x"}));
+  v.field("schedule", c.schedule, "other recipes from a fraction of the token budget on");
+  v.field("storage", c.storage, "of activations: bf16, or f32 for checking gradients",
+          one_of({"bf16", "f32"}));
+}
+
+template <class V>
+void describe(V& v, SourceConfig& c) {
+  v.field("path", c.path, "token file, without .bin and .idx");
+  v.field("heldout", c.heldout, "token file for evaluation; empty: none");
+}
+
+template <class V>
+void describe(V& v, DataPhase& c) {
+  v.field("until", c.until, "this fraction of the token budget", between(0, 1));
+  v.field("mix", c.mix, "weights of the sources", at_least(0));
+}
+
+template <class V>
+void describe(V& v, DataConfig& c) {
+  v.field("tokenizer", c.tokenizer, "bytes, a tokenizer.json, or empty: what the token files say");
+  v.field("sources", c.sources, "token files by name");
+  v.field("phases", c.phases, "mixtures over the run; empty: all sources in proportion to their size");
+}
+
+template <class V>
+void describe(V& v, OptimConfig& c) {
+  v.field("lr", c.lr, "peak learning rate", above(0));
+  v.field("beta1", c.beta1, "decay of the first moment", from_below(0, 1));
+  v.field("beta2", c.beta2, "decay of the second moment", from_below(0, 1));
+  v.field("epsilon", c.epsilon, "added to the root of the second moment", above(0));
+  v.field("weight_decay", c.weight_decay, "decoupled, on matrices", at_least(0));
+  v.field("clip", c.clip, "largest global gradient norm; 0: no clipping", at_least(0));
+}
+
+template <class V>
+void describe(V& v, ScheduleConfig& c) {
+  v.field("kind", c.kind, "wsd, cosine or constant", one_of({"wsd", "cosine", "constant"}));
+  v.field("warmup", c.warmup, "first fraction of the run", between(0, 1));
+  v.field("decay", c.decay, "wsd: last fraction of the run", between(0, 1));
+  v.field("final", c.final, "learning rate at the end, as a fraction of lr", between(0, 1));
+}
+
+template <class V>
+void describe(V& v, EvalConfig& c) {
+  v.field("every", c.every, "steps; 0: only at the end", at_least(0));
+  v.field("sequences", c.sequences, "of each source's held-out tokens", at_least(1));
+}
+
+template <class V>
+void describe(V& v, CheckpointConfig& c) {
+  v.field("every", c.every, "steps; 0: only at the end", at_least(0));
+  v.field("keep", c.keep, "newest checkpoints that stay", at_least(2));
+}
+
+template <class V>
+void describe(V& v, HealthConfig& c) {
+  v.field("policy", c.policy, "on values that are not finite: skip, rollback or stop",
+          one_of({"skip", "rollback", "stop"}));
+  v.field("max_skips", c.max_skips, "in a row", at_least(0));
+  v.field("on_spike", c.on_spike, "of the loss: log, skip, rollback or stop",
+          one_of({"log", "skip", "rollback", "stop"}));
+  v.field("spike_sigma", c.spike_sigma, "robust standard deviations that make a spike", above(0));
+  v.field("spike_window", c.spike_window, "steps", at_least(2));
+  v.field("divergence_nats", c.divergence_nats, "smoothed loss above its best", above(0));
+  v.field("divergence_steps", c.divergence_steps, "for so many steps is divergence", at_least(1));
+}
+
+template <class V>
+void describe(V& v, TrainConfig& c) {
+  v.field("seed", c.seed, "of everything random");
+  v.field("steps", c.steps, "optimizer steps (or tokens)", count());
+  v.field("tokens", c.tokens, "token budget (or steps)", count());
+  v.field("batch", c.batch, "sequences per optimizer step", at_least(0));
+  v.field("sequence", c.sequence, "tokens of a sequence", at_least(0));
+  v.field("microbatch", c.microbatch, "sequences at a time; 0: the whole batch", at_least(0));
+  v.field("eval", c.eval, "evaluation on held-out tokens");
+  v.field("checkpoint", c.checkpoint, "checkpoints");
+  v.field("health", c.health, "what to do when training goes wrong");
+  v.field("log_every", c.log_every, "steps between progress lines", at_least(1));
+  v.field("telemetry_every", c.telemetry_every, "steps between quantizer statistics; 0: never", at_least(0));
+}
+
+template <class V>
+void describe(V& v, RunConfig& c) {
+  v.field("backend", c.backend, "auto, cpu or cuda", one_of({"auto", "cpu", "cuda"}));
+  v.field("threads", c.threads, "0: all cores", between(0, 4096));
+  v.field("out", c.out, "folder of the run");
+}
+
+template <class V>
+void describe(V& v, Config& c) {
+  v.field("model", c.model, "what is trained");
+  v.field("precision", c.precision, "in which formats");
+  v.field("data", c.data, "on what");
+  v.field("optim", c.optim, "AdamW");
+  v.field("schedule", c.schedule, "of the learning rate");
+  v.field("train", c.train, "how long, in which portions");
+  v.field("run", c.run, "where");
+}
+
+}  // namespace tetrad::config

@@ -1,0 +1,138 @@
+#include "tetrad/config/shorthand.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tetrad/config/bind.h"
+#include "tetrad/config/hf_model.h"
+#include "tetrad/config/parse.h"
+#include "tetrad/config/scalar.h"
+#include "tetrad/core/error.h"
+#include "tetrad/model/presets.h"
+
+namespace tetrad::config {
+namespace {
+
+/// A scalar (or a list, if `lists`) becomes the one entry of a map.
+void wrap(Node* node, std::string_view name, bool lists = false) {
+  if (!node || !(node->is(Node::Kind::scalar) || (lists && node->is(Node::Kind::list)))) return;
+  Node map = Node::map();
+  map.origin = node->origin;
+  map.add(std::string(name), std::move(*node));
+  *node = std::move(map);
+}
+
+Node* find_map(Node* parent, std::string_view name) {
+  Node* node = parent ? parent->find(name) : nullptr;
+  return node && node->is(Node::Kind::map) ? node : nullptr;
+}
+
+ModelConfig hf_model(const std::string& path, const std::string& origin) {
+  try {
+    std::error_code ignored;
+    const bool is_folder = std::filesystem::is_directory(path, ignored);
+    return read_hf_model(is_folder ? (std::filesystem::path(path) / "config.json").string() : path);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: model: {}", origin, error.what()), error.exit_code());
+  }
+}
+
+/// The model that a name or a path stands for.
+Node named_model(const Node& reference) {
+  if (!reference.is(Node::Kind::scalar)) refuse(reference, "model.preset", "a preset or a config.json");
+  const std::string& name = reference.text;
+  Node model;
+  if (const ModelConfig* preset = find_preset(name)) {
+    model = write_node(*preset);
+    set_origin(model, fmt::format("preset {}", name));
+    return model;
+  }
+  if (name.ends_with(".json") || name.find('/') != std::string::npos) {
+    model = write_node(hf_model(name, reference.origin));
+    set_origin(model, name);
+    return model;
+  }
+  std::vector<std::string> names;
+  for (const ModelConfig& preset : presets()) names.push_back(preset.name);
+  fail("{}: model: there is no preset {}{}: choose one of {}, or name a Hugging Face config.json",
+       reference.origin, shown(name), nearest_hint(name, names),
+       listed(std::vector<std::string_view>(names.begin(), names.end())));
+}
+
+void expand_model(Node& root) {
+  wrap(root.find("model"), "preset");
+  Node* model = find_map(&root, "model");
+  const Node* reference = model ? model->find("preset") : nullptr;
+  if (!reference) return;
+  Node expanded = named_model(*reference);
+  Node rest = Node::map();
+  for (std::size_t i = 0; i < model->children.size(); ++i)
+    if (model->names[i] != "preset") rest.add(model->names[i], std::move(model->children[i]));
+  merge(expanded, std::move(rest));
+  *model = std::move(expanded);
+}
+
+/// {fprop: {x: …}} to {fprop.x: …}.
+void flatten_operands(Node& operands) {
+  Node flat = Node::map();
+  flat.origin = operands.origin;
+  for (std::size_t i = 0; i < operands.children.size(); ++i) {
+    const std::string& name = operands.names[i];
+    Node& child = operands.children[i];
+    const bool is_gemm = name == "fprop" || name == "dgrad" || name == "wgrad";
+    Node entry = Node::map();
+    if (is_gemm && child.is(Node::Kind::map)) {
+      for (std::size_t j = 0; j < child.children.size(); ++j)
+        entry.add(join_key(name, child.names[j]), std::move(child.children[j]));
+    } else {
+      entry.add(name, std::move(child));
+    }
+    for (Node& operand : entry.children) wrap(&operand, "format");
+    merge(flat, std::move(entry));
+  }
+  operands = std::move(flat);
+}
+
+void expand_precision(Node& root) {
+  wrap(root.find("precision"), "recipe");
+  Node* precision = find_map(&root, "precision");
+  if (!precision) return;
+  wrap(precision->find("rht"), "gemms", true);
+  if (Node* operands = find_map(precision, "operands")) flatten_operands(*operands);
+  Node* high = precision->find("high_precision");
+  if (high && high->is_word("none")) {
+    const std::string origin = high->origin;
+    *high = Node::map();
+    high->add("first", Node::scalar("0"));
+    high->add("last", Node::scalar("0"));
+    high->add("match", Node::list());
+    set_origin(*high, origin);
+  }
+}
+
+/// A section whose every line is commented out says nothing, and must not erase what files before it said.
+void drop_empty_sections(Node& root) {
+  Node kept = Node::map();
+  kept.origin = root.origin;
+  for (std::size_t i = 0; i < root.children.size(); ++i)
+    if (!root.children[i].is(Node::Kind::null)) kept.add(root.names[i], std::move(root.children[i]));
+  root = std::move(kept);
+}
+
+}  // namespace
+
+void expand_shorthand(Node& root) {
+  drop_empty_sections(root);
+  expand_model(root);
+  expand_precision(root);
+  if (Node* sources = find_map(find_map(&root, "data"), "sources"))
+    for (Node& source : sources->children) wrap(&source, "path");
+  if (Node* train = find_map(&root, "train")) {
+    wrap(train->find("eval"), "every");
+    wrap(train->find("checkpoint"), "every");
+  }
+}
+
+}  // namespace tetrad::config

@@ -1,0 +1,189 @@
+#include "tetrad/data/dataset.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tetrad/core/error.h"
+
+namespace tetrad {
+namespace {
+
+/// The tokenizer that a token file names, or null: it may have moved or changed since, and most of training
+/// does not need it. Relative paths are tried from here and from beside the token file.
+std::unique_ptr<Tokenizer> tokenizer_of(const TokenFile& file) {
+  const TokenMetadata& metadata = *file.metadata();
+  for (const std::string& spec :
+       {metadata.tokenizer,
+        (std::filesystem::path(file.name()).parent_path() / metadata.tokenizer).string()}) {
+    try {
+      std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
+      if (tokenizer->hash() == metadata.tokenizer_hash) return tokenizer;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TokenSequences::TokenSequences(const std::string& path, std::int64_t sequence, const std::string& what)
+    : file_(path), sequence_(sequence) {
+  TETRAD_CHECK(
+      file_.size() > sequence,
+      "{}: {:?} has {} tokens, too few for one sequence of {} (and the token that follows it): choose "
+      "shorter sequences or more data",
+      what, file_.name(), file_.size(), sequence);
+}
+
+void TokenSequences::read(std::int64_t index, std::span<std::int32_t> inputs,
+                          std::span<std::int32_t> targets) const {
+  if (index < 0 || index >= count() || std::ssize(inputs) != sequence_ || std::ssize(targets) != sequence_)
+    throw Error(fmt::format("sequence {} of {:?} does not exist or does not fit; this is a bug of the caller",
+                            index, file_.name()),
+                ExitCode::failure);
+  file_.read(index * sequence_, inputs);
+  file_.read(index * sequence_ + 1, targets);
+}
+
+std::optional<double> TokenSequences::bytes_per_token() const {
+  const auto& metadata = file_.metadata();
+  if (!metadata || metadata->bytes == 0) return std::nullopt;
+  return static_cast<double>(metadata->bytes) / static_cast<double>(metadata->tokens);
+}
+
+std::optional<double> TokenSequences::entropy() const {
+  return file_.metadata() ? file_.metadata()->entropy : std::nullopt;
+}
+
+Dataset::Dataset(const DataConfig& config, const DatasetOptions& options) : sequence_(options.sequence) {
+  TETRAD_CHECK(options.sequence > 0, "a sequence cannot have {} tokens: set train.sequence",
+               options.sequence);
+  TETRAD_CHECK(options.vocab > 0, "a vocabulary cannot have {} tokens: set model.vocab", options.vocab);
+  TETRAD_CHECK(!config.sources.empty(), "data.sources is empty: name at least one token file");
+  open_sources(config, options);
+  check_tokenizers(config);
+  make_mixture(config, options);
+}
+
+void Dataset::open_sources(const DataConfig& config, const DatasetOptions& options) {
+  const auto open = [&](const std::string& path, const std::string& what) {
+    auto tokens = std::make_unique<TokenSequences>(path, options.sequence, what);
+    const auto& metadata = tokens->file().metadata();
+    TETRAD_CHECK(
+        !metadata || metadata->vocab <= options.vocab,
+        "{}: {:?} was made with a vocabulary of {} tokens, but the model has only {}: set model.vocab to "
+        "at least {}",
+        what, path, metadata->vocab, options.vocab, metadata->vocab);
+    tokens->file().validate(options.vocab);
+    return tokens;
+  };
+  for (const auto& [name, source] : config.sources) {
+    TETRAD_CHECK(!source.path.empty(), "data.sources.{} has no path", name);
+    Source& opened = sources_[name];
+    opened.train = open(source.path, fmt::format("data.sources.{}", name));
+    if (!source.heldout.empty())
+      opened.heldout = open(source.heldout, fmt::format("data.sources.{}.heldout", name));
+    names_.push_back(name);
+  }
+}
+
+void Dataset::check_tokenizers(const DataConfig& config) {
+  std::string who;  // the file that tokenizer_hash_ comes from
+  if (!config.tokenizer.empty()) {
+    tokenizer_ = load_tokenizer(config.tokenizer);
+    tokenizer_hash_ = tokenizer_->hash();
+    who = config.tokenizer;
+  }
+  for (const auto& [name, source] : sources_) {
+    for (const TokenSequences* tokens : {source.train.get(), source.heldout.get()}) {
+      if (tokens == nullptr || !tokens->file().metadata()) continue;
+      const std::string& hash = tokens->file().metadata()->tokenizer_hash;
+      if (hash.empty()) continue;
+      if (tokenizer_hash_.empty()) {
+        tokenizer_hash_ = hash;
+        who = tokens->file().name();
+        tokenizer_ = tokenizer_of(tokens->file());
+      }
+      TETRAD_CHECK(
+          hash == tokenizer_hash_,
+          "data.sources.{}: {:?} was made with another tokenizer ({}) than {:?} ({}): prepare them with the "
+          "same one",
+          name, tokens->file().name(), hash, who, tokenizer_hash_);
+    }
+  }
+}
+
+void Dataset::make_mixture(const DataConfig& config, const DatasetOptions& options) {
+  std::vector<MixtureSource> sources;
+  for (const std::string& name : names_) sources.push_back({name, sources_.at(name).train->count()});
+  std::vector<MixturePhase> phases;
+  if (config.phases.empty()) {
+    MixturePhase& all = phases.emplace_back();
+    for (const MixtureSource& source : sources) all.weights.push_back(static_cast<double>(source.samples));
+  }
+  for (std::size_t i = 0; i < config.phases.size(); ++i) {
+    MixturePhase& phase = phases.emplace_back();
+    phase.until = config.phases[i].until;
+    phase.weights.resize(names_.size());
+    TETRAD_CHECK(!config.phases[i].mix.empty(), "data.phases[{}].mix is empty: give each source its weight",
+                 i);
+    for (const auto& [name, weight] : config.phases[i].mix) {
+      const auto found = std::ranges::find(names_, name);
+      TETRAD_CHECK(found != names_.end(),
+                   "data.phases[{}].mix names {:?}, which is not one of the sources ({})", i, name,
+                   fmt::join(names_, ", "));
+      TETRAD_CHECK(
+          std::isfinite(weight) && weight > 0,
+          "data.phases[{}].mix.{} is {}; a weight is greater than 0 (leave the source out if unwanted)", i,
+          name, weight);
+      phase.weights[static_cast<std::size_t>(found - names_.begin())] = weight;
+    }
+  }
+  mixture_ = std::make_unique<Mixture>(std::move(sources), std::move(phases), options.samples, options.seed);
+}
+
+void Dataset::next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) {
+  if (sequences < 0 || std::ssize(inputs) != sequences * sequence_ || inputs.size() != targets.size())
+    throw Error("a batch has the wrong size; this is a bug of the caller", ExitCode::failure);
+  row_sources_.clear();
+  const auto length = static_cast<std::size_t>(sequence_);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(sequences); ++row) {
+    const Sample sample = mixture_->next();
+    const std::string& name = names_[static_cast<std::size_t>(sample.source)];
+    sources_.at(name).train->read(sample.index, inputs.subspan(row * length, length),
+                                  targets.subspan(row * length, length));
+    row_sources_.push_back(sample.source);
+  }
+}
+
+const TokenSequences& Dataset::source(const std::string& name) const {
+  const auto found = sources_.find(name);
+  TETRAD_CHECK(found != sources_.end(), "there is no data source {:?}; there are {}", name,
+               fmt::join(names_, ", "));
+  return *found->second.train;
+}
+
+const TokenSequences* Dataset::heldout(const std::string& name) const {
+  const auto found = sources_.find(name);
+  return found == sources_.end() ? nullptr : found->second.heldout.get();
+}
+
+nlohmann::json Dataset::state() const {
+  nlohmann::json json;
+  to_json(json, mixture_->state());
+  return json;
+}
+
+void Dataset::restore(const nlohmann::json& state) {
+  MixtureState parsed;
+  from_json(state, parsed);
+  mixture_->restore(parsed);
+}
+
+}  // namespace tetrad

@@ -1,0 +1,95 @@
+#pragma once
+// The data of a run: all its sources, checked, and batches from them.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tetrad/data/config.h"
+#include "tetrad/data/mixture.h"
+#include "tetrad/data/token_file.h"
+#include "tetrad/tokenizer/tokenizer.h"
+
+namespace tetrad {
+
+/// A token file as sequences for training: sequence k has the inputs k·T … k·T+T−1 of the stream and, as
+/// targets, the tokens one further on. Together they have every token but the first as a target, except for
+/// the last few of the file that fill no sequence.
+class TokenSequences {
+ public:
+  /// Throws Error (bad input) if the file has not even one sequence; `what` begins the message.
+  TokenSequences(const std::string& path, std::int64_t sequence, const std::string& what);
+
+  std::int64_t count() const { return (file_.size() - 1) / sequence_; }
+  std::int64_t sequence() const { return sequence_; }  //!< tokens
+  const TokenFile& file() const { return file_; }
+
+  /// Both spans have `sequence()` elements.
+  void read(std::int64_t index, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const;
+
+  std::optional<double> bytes_per_token() const;  //!< of the text; if the file says it
+  std::optional<double> entropy() const;          //!< nats per token, of a synthetic source
+
+ private:
+  TokenFile file_;
+  std::int64_t sequence_;
+};
+
+struct DatasetOptions {
+  std::int64_t sequence = 0;  //!< tokens of a sequence
+  std::int64_t vocab = 0;     //!< of the model: all ids must be below it
+  std::int64_t samples = 0;   //!< sequences of the whole run; phases are fractions of it
+  std::uint64_t seed = 0;     //!< of the order
+};
+
+class Dataset {
+ public:
+  /// Opens and checks everything: Error (bad input) says which source is wrong and why.
+  Dataset(const DataConfig& config, const DatasetOptions& options);
+
+  /// The next `sequences` samples of the run, [sequences, sequence] each, row-major.
+  void next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets);
+
+  /// Where the rows of the last batch came from: indices into source_names().
+  std::span<const int> row_sources() const { return row_sources_; }
+
+  std::span<const std::string> source_names() const { return names_; }
+  const TokenSequences& source(const std::string& name) const;  //!< Throws Error (bad input): no such source.
+  const TokenSequences* heldout(const std::string& name) const;  //!< nullptr: it has no held-out tokens
+
+  /// The tokenizer of the sources, if it is known and can be loaded.
+  const Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  /// Its hash, also where only the token files know it; empty if nobody does.
+  const std::string& tokenizer_hash() const { return tokenizer_hash_; }
+
+  Mixture& mixture() { return *mixture_; }
+  const Mixture& mixture() const { return *mixture_; }
+
+  nlohmann::json state() const;
+  void restore(const nlohmann::json& state);  //!< Throws Error (bad input).
+
+ private:
+  struct Source {
+    std::unique_ptr<TokenSequences> train;
+    std::unique_ptr<TokenSequences> heldout;
+  };
+
+  void open_sources(const DataConfig& config, const DatasetOptions& options);
+  void check_tokenizers(const DataConfig& config);
+  void make_mixture(const DataConfig& config, const DatasetOptions& options);
+
+  std::int64_t sequence_;
+  std::vector<std::string> names_;  //!< sorted
+  std::map<std::string, Source> sources_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::string tokenizer_hash_;
+  std::unique_ptr<Mixture> mixture_;
+  std::vector<int> row_sources_;
+};
+
+}  // namespace tetrad

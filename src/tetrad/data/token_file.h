@@ -1,0 +1,101 @@
+#pragma once
+// Token files: Megatron's NAME.bin (token ids, one after the other) and NAME.idx (lengths of sequences, and
+// which of them are a document), with an optional NAME.json of our own.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tetrad/core/dtype.h"
+#include "tetrad/data/token_metadata.h"
+#include "tetrad/io/mapped_file.h"
+#include "tetrad/io/output_file.h"
+
+namespace tetrad {
+
+/// NAME of a token file, also if somebody wrote NAME.bin or NAME.idx.
+std::string token_file_name(const std::string& path);
+
+/// An open token file: one stream of tokens. The index has been checked against the sizes of both files.
+class TokenFile {
+ public:
+  /// Throws Error (bad input) if a file cannot be read or is not sound. Without a .json there is no metadata.
+  explicit TokenFile(const std::string& path);
+
+  const std::string& name() const { return name_; }
+  std::int64_t size() const { return size_; }  //!< tokens
+  DType dtype() const { return dtype_; }       //!< u16 or i32
+  std::int64_t documents() const { return documents_; }
+  const std::optional<TokenMetadata>& metadata() const { return metadata_; }
+
+  /// Tokens first, first + 1, … Throws Error (failure) beyond the end.
+  void read(std::int64_t first, std::span<std::int32_t> tokens) const;
+
+  /// Largest and smallest id; {-1, -1} for a file without tokens. Reads the whole file, on all threads.
+  struct Range {
+    std::int64_t lowest = -1;
+    std::int64_t highest = -1;
+  };
+  Range id_range() const;
+
+  /// Throws Error (bad input) that names the first id that is negative or not below `vocab`. Reads the whole
+  /// file, on all threads.
+  void validate(std::int64_t vocab) const;
+
+ private:
+  void check_index(std::span<const std::byte> index);
+
+  template <typename Body>
+  void for_each_chunk(const Body& body) const;  //!< body(chunk, first, ids) in parallel
+
+  std::string name_;
+  std::string where_;  //!< for messages
+  MappedFile tokens_;
+  DType dtype_ = DType::u16;
+  std::int64_t size_ = 0;
+  std::int64_t documents_ = 0;
+  std::optional<TokenMetadata> metadata_;
+};
+
+/// Writes NAME.bin, NAME.idx and NAME.json as the tokens come. commit() makes them appear; without it nothing
+/// remains. The .idx goes last and an old one first, so that no moment has an index of other tokens.
+class TokenFileWriter {
+ public:
+  /// Ids will be below `vocab`: 16 bits each if that is enough, else 32. Throws Error (bad input) if the
+  /// files cannot be created.
+  TokenFileWriter(const std::string& path, std::int64_t vocab);
+
+  /// To the document that is open.
+  void append(std::span<const std::int32_t> tokens);
+
+  /// A document without tokens is not written.
+  void end_document();
+
+  std::int64_t tokens() const { return tokens_; }
+  std::int64_t documents() const { return std::ssize(document_ends_); }
+
+  /// Fills in vocab, tokens, documents and the unigram entropy. Returns what NAME.json holds.
+  TokenMetadata commit(TokenMetadata metadata);
+
+ private:
+  void flush_buffer();
+  void end_sequence();
+
+  std::string name_;
+  std::int64_t vocab_;
+  OutputFile bin_;
+  OutputFile idx_;
+  OutputFile json_;
+  std::vector<std::byte> buffer_;
+  std::int64_t tokens_ = 0;
+  std::int64_t sequence_begin_ = 0;
+  std::int64_t document_begin_ = 0;
+  std::vector<std::int32_t> lengths_;        //!< of sequences
+  std::vector<std::int64_t> document_ends_;  //!< as numbers of sequences
+  std::vector<std::int64_t> counts_;         //!< by id
+};
+
+}  // namespace tetrad

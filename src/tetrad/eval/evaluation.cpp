@@ -1,0 +1,40 @@
+#include "tetrad/eval/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <vector>
+
+namespace tetrad {
+
+double Evaluation::perplexity() const { return std::exp(loss); }
+
+Evaluation evaluate(Decoder& decoder, Pass& pass, const TokenSequences& data, std::int64_t batch,
+                    std::int64_t sequences) {
+  const std::int64_t total = sequences > 0 ? std::min(sequences, data.count()) : data.count();
+  const auto length = static_cast<std::size_t>(data.sequence());
+  std::vector<std::int32_t> inputs(static_cast<std::size_t>(batch) * length);
+  std::vector<std::int32_t> targets(inputs.size());
+  std::vector<float> losses(inputs.size());
+  double sum = 0;
+  for (std::int64_t first = 0; first < total; first += batch) {
+    const auto count = static_cast<std::size_t>(std::min(batch, total - first));
+    for (std::size_t row = 0; row < count; ++row)
+      data.read(first + static_cast<std::int64_t>(row), std::span(inputs).subspan(row * length, length),
+                std::span(targets).subspan(row * length, length));
+    const std::size_t tokens = count * length;
+    decoder.evaluate(pass, std::span(inputs).first(tokens), std::span(targets).first(tokens),
+                     std::span(losses).first(tokens));
+    sum = std::accumulate(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(tokens), sum);
+  }
+  Evaluation result;
+  result.tokens = total * data.sequence();
+  result.loss = sum / static_cast<double>(result.tokens);
+  if (const std::optional<double> bytes = data.bytes_per_token())
+    result.bits_per_byte = result.loss / std::numbers::ln2 / *bytes;
+  if (const std::optional<double> entropy = data.entropy()) result.excess_nats = result.loss - *entropy;
+  return result;
+}
+
+}  // namespace tetrad

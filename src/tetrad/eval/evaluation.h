@@ -1,0 +1,24 @@
+#pragma once
+// The loss of a model on held-out tokens.
+
+#include <cstdint>
+#include <optional>
+
+#include "tetrad/data/dataset.h"
+#include "tetrad/model/decoder.h"
+
+namespace tetrad {
+
+struct Evaluation {
+  double loss = 0;  //!< mean, in nats per token
+  std::int64_t tokens = 0;
+  std::optional<double> bits_per_byte;  //!< where it is known how many bytes of text a token stands for
+  std::optional<double> excess_nats;    //!< over the true entropy, where it is known
+
+  double perplexity() const;
+};
+
+/// The first `sequences` sequences (all, if 0 or fewer are there), `batch` at a time.
+Evaluation evaluate(Decoder& decoder, Pass& pass, const TokenSequences& data, std::int64_t batch, std::int64_t sequences);
+
+}  // namespace tetrad

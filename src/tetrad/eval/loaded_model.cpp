@@ -1,0 +1,65 @@
+#include "tetrad/eval/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include "tetrad/config/config.h"
+#include "tetrad/core/error.h"
+#include "tetrad/train/checkpoint_store.h"
+#include "tetrad/train/snapshot.h"
+
+namespace tetrad {
+namespace {
+
+std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
+  std::vector<CheckpointProblem> problems;
+  std::filesystem::path found = open_checkpoint(path, problems);
+  for (const CheckpointProblem& problem : problems)
+    fmt::print(stderr, "checkpoint {} cannot be used: {}\n", problem.path.string(), problem.what);
+  return found;
+}
+
+/// The same model with another precision: nothing of the training recipe remains but the layers that stay high.
+PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wanted) {
+  if (wanted == "trained") return trained;
+  trained.recipe = wanted == "f32" ? "bf16" : wanted;
+  trained.schedule.clear();
+  trained.operands.clear();
+  trained.storage = wanted == "f32" ? "f32" : "bf16";
+  return trained;
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOptions& options, Backend& backend)
+    : path_(find_checkpoint(checkpoint)) {
+  const std::vector<std::string> files = {(path_ / "config.yaml").string()};
+  config_ = load_config(files, {});
+  config_.precision = with_precision(config_.precision, options.precision);
+  sequence_ = options.sequence > 0 ? options.sequence : config_.train.sequence;
+  recipe_ = std::make_unique<Recipe>(config_.precision, config_.model.blocks());
+  decoder_ = std::make_unique<Decoder>(backend, config_.model, options.batch, sequence_,
+                                       config_.precision.storage == "f32" ? DType::f32 : DType::bf16);
+  load_weights(path_, *decoder_);
+  const std::filesystem::path tokenizer = path_ / "tokenizer.json";
+  if (std::filesystem::exists(tokenizer))
+    tokenizer_ = load_tokenizer(tokenizer.string());
+  else if (config_.data.tokenizer == "bytes")
+    tokenizer_ = load_tokenizer("bytes");
+}
+
+Pass LoadedModel::pass() const {
+  Pass pass;
+  pass.recipe = recipe_.get();
+  pass.seed = config_.train.seed;
+  pass.progress = 1;
+  return pass;
+}
+
+const Tokenizer& LoadedModel::tokenizer() const {
+  TETRAD_CHECK(tokenizer_ != nullptr,
+               "{} has no tokenizer, so text cannot be read; give token ids instead (tetrad score --tokens)",
+               path_.string());
+  return *tokenizer_;
+}
+
+}  // namespace tetrad

@@ -1,0 +1,47 @@
+#pragma once
+// A checkpoint, ready to be used: its model with weights, its precision, its tokenizer.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tetrad/model/decoder.h"
+#include "tetrad/recipe/recipe.h"
+#include "tetrad/tokenizer/tokenizer.h"
+#include "tetrad/train/config.h"
+
+namespace tetrad {
+
+struct LoadOptions {
+  /// "trained": as at the end of training; or a recipe (bf16, fp8, mxfp4, nvfp4); or "f32": nothing is rounded.
+  std::string precision = "trained";
+  std::int64_t batch = 1;     //!< sequences at a time, for evaluation
+  std::int64_t sequence = 0;  //!< 0: as in training
+};
+
+class LoadedModel {
+ public:
+  /// Throws Error (no_checkpoint) if the checkpoint is damaged, (bad input) for a precision that there is not.
+  LoadedModel(const std::filesystem::path& checkpoint, const LoadOptions& options, Backend& backend);
+
+  const Config& config() const { return config_; }
+  Decoder& decoder() { return *decoder_; }
+  const std::filesystem::path& path() const { return path_; }
+  std::int64_t sequence() const { return sequence_; }
+
+  /// A pass at the chosen precision.
+  Pass pass() const;
+
+  /// Throws Error (bad input) if the checkpoint has none.
+  const Tokenizer& tokenizer() const;
+
+ private:
+  std::filesystem::path path_;
+  Config config_;
+  std::int64_t sequence_ = 0;
+  std::unique_ptr<Recipe> recipe_;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+}  // namespace tetrad

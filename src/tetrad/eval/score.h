@@ -1,0 +1,23 @@
+#pragma once
+// Log-probabilities of given tokens.
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "tetrad/model/decoder.h"
+
+namespace tetrad {
+
+/// Lines of token ids, separated by spaces or commas. Throws Error (bad input) with the line's number.
+std::vector<std::vector<std::int32_t>> read_token_lines(const std::filesystem::path& file, std::int64_t vocab);
+
+struct Score {
+  std::vector<double> log_probabilities;  //!< of each token but the first, given those before it
+  std::vector<float> logits;              //!< [tokens, vocab]
+};
+
+Score score(Decoder& decoder, const Pass& pass, std::span<const std::int32_t> tokens);
+
+}  // namespace tetrad

@@ -1,0 +1,164 @@
+#include "tetrad/model/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "tetrad/core/checked.h"
+#include "tetrad/core/error.h"
+
+namespace tetrad {
+namespace {
+
+constexpr std::int64_t kMaxBlocks = 4096;
+constexpr std::int64_t kMaxHeadDim = 256;
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  //!< of any dimension but the vocabulary
+constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
+constexpr std::int64_t kTile = 16;  //!< what quantizer blocks, and so both sides of a weight, are cut into
+
+void require_range(std::string_view key, std::int64_t value, std::int64_t low, std::int64_t high) {
+  TETRAD_CHECK(value >= low && value <= high, "model.{} is {}: it must lie between {} and {}", key, value,
+               low, high);
+}
+
+void require_tiles(std::string_view what, std::int64_t value) {
+  TETRAD_CHECK(value % kTile == 0,
+               "{} is {}, which is not a multiple of 16 as the blocks of 4-bit formats need: use {} or {}",
+               what, value, value / kTile * kTile, ceil_div(value, kTile) * kTile);
+}
+
+bool has(const ModelConfig& config, char letter) { return config.pattern.find(letter) != std::string::npos; }
+
+void validate_rope(const RopeConfig& rope) {
+  TETRAD_CHECK(std::isfinite(rope.theta) && rope.theta >= 1,
+               "model.rope.theta is {}: it must be a finite number of at least 1, usually 10000 or 500000",
+               rope.theta);
+  if (!rope.scaling) return;
+  const RopeScaling& scaling = *rope.scaling;
+  TETRAD_CHECK(std::isfinite(scaling.factor) && scaling.factor >= 1,
+               "model.rope.scaling.factor is {}: it must be at least 1 (1 changes nothing)", scaling.factor);
+  TETRAD_CHECK(std::isfinite(scaling.high_freq_factor) && scaling.low_freq_factor > 0 &&
+                   scaling.high_freq_factor > scaling.low_freq_factor,
+               "model.rope.scaling: low_freq_factor ({}) must be above 0 and below high_freq_factor ({})",
+               scaling.low_freq_factor, scaling.high_freq_factor);
+  TETRAD_CHECK(scaling.original_context > 0,
+               "model.rope.scaling.original_context is {}: give the context length before scaling",
+               scaling.original_context);
+}
+
+void validate_attention(const ModelConfig& config) {
+  require_range("heads", config.heads, 1, kMaxWidth);
+  require_range("kv_heads", config.kv_heads, 1, config.heads);
+  require_range("head_dim", config.head_dim, 1, kMaxHeadDim);
+  TETRAD_CHECK(config.heads % config.kv_heads == 0,
+               "model.heads ({}) is not a multiple of model.kv_heads ({}): each key/value head serves the "
+               "same number of query heads",
+               config.heads, config.kv_heads);
+  TETRAD_CHECK(config.head_dim % 2 == 0, "model.head_dim is {}: it must be even", config.head_dim);
+  require_tiles("model.heads * model.head_dim", config.heads * config.head_dim);
+  require_tiles("model.kv_heads * model.head_dim", config.kv_heads * config.head_dim);
+  if (config.rope) validate_rope(*config.rope);
+}
+
+void validate_mamba(const Mamba2Config& mamba) {
+  require_range("mamba.heads", mamba.heads, 1, kMaxWidth);
+  require_range("mamba.head_dim", mamba.head_dim, 1, kMaxHeadDim);
+  require_range("mamba.groups", mamba.groups, 1, mamba.heads);
+  require_range("mamba.state", mamba.state, 1, 4096);
+  require_range("mamba.conv", mamba.conv, 1, 64);
+  require_range("mamba.chunk", mamba.chunk, 1, 4096);
+  TETRAD_CHECK(mamba.heads % mamba.groups == 0,
+               "model.mamba.heads ({}) is not a multiple of model.mamba.groups ({}): each group serves the "
+               "same number of heads",
+               mamba.heads, mamba.groups);
+  require_tiles("model.mamba.heads * model.mamba.head_dim", mamba.inner());
+  require_tiles(
+      "the width of Mamba's input projection (2 * heads * head_dim + 2 * groups * state + heads, of "
+      "model.mamba)",
+      mamba.projected());
+}
+
+void validate_pattern(const ModelConfig& config) {
+  TETRAD_CHECK(!config.pattern.empty(),
+               "model.pattern is empty: choose a preset (model: llama-162m) or say which blocks there are, "
+               "one letter each: * attention, - feed-forward, M Mamba-2");
+  TETRAD_CHECK(config.blocks() <= kMaxBlocks, "model.pattern has {} blocks, more than the allowed {}",
+               config.blocks(), kMaxBlocks);
+  const std::size_t bad = config.pattern.find_first_not_of("*-M");
+  if (bad == std::string::npos) return;
+  const auto code = static_cast<unsigned char>(config.pattern[bad]);
+  const std::string shown = code > ' ' && code < 0x7F ? fmt::format("'{}'", config.pattern[bad])
+                                                      : fmt::format("the byte 0x{:02X}", code);
+  fail("model.pattern has {} at position {}: use only * (attention), - (feed-forward) and M (Mamba-2)", shown,
+       bad + 1);
+}
+
+/// Counts elements; a model too large to count is an error, not a small number.
+class Counter {
+ public:
+  void add(std::int64_t rows, std::int64_t cols = 1, std::int64_t copies = 1) {
+    std::optional<std::uint64_t> sum;
+    if (rows >= 0 && cols >= 0 && copies >= 0) {
+      const std::array extents = {std::uint64_t(rows), std::uint64_t(cols), std::uint64_t(copies)};
+      if (const auto elements = checked_product(extents)) sum = checked_add(total_, *elements);
+    }
+    TETRAD_CHECK(sum && *sum <= std::uint64_t(std::numeric_limits<std::int64_t>::max()),
+                 "the model has more parameters than can be counted: check the sizes in the model section");
+    total_ = *sum;
+  }
+  std::int64_t total() const { return static_cast<std::int64_t>(total_); }
+
+ private:
+  std::uint64_t total_ = 0;
+};
+
+}  // namespace
+
+void validate(const ModelConfig& config) {
+  validate_pattern(config);
+  require_range("hidden", config.hidden, 1, kMaxWidth);
+  require_tiles("model.hidden", config.hidden);
+  require_range("vocab", config.vocab, 1, kMaxVocab);
+  if (has(config, '*')) validate_attention(config);
+  if (has(config, '-')) {
+    require_range("ffn", config.ffn, 1, kMaxWidth);
+    require_tiles("model.ffn", config.ffn);
+  }
+  if (has(config, 'M')) validate_mamba(config.mamba);
+  TETRAD_CHECK(std::isfinite(config.norm_epsilon) && config.norm_epsilon > 0,
+               "model.norm_epsilon is {}: it must be above 0, usually 1e-5", config.norm_epsilon);
+  TETRAD_CHECK(std::isfinite(config.init_std) && config.init_std > 0,
+               "model.init_std is {}: it must be above 0, usually 0.02", config.init_std);
+  parameter_count(config);
+}
+
+std::int64_t parameter_count(const ModelConfig& config) {
+  const std::int64_t hidden = config.hidden;
+  const auto blocks = [&](char letter) {
+    return static_cast<std::int64_t>(std::count(config.pattern.begin(), config.pattern.end(), letter));
+  };
+  Counter count;
+  count.add(config.vocab, hidden, config.tied ? 1 : 2);
+  count.add(hidden, config.blocks() + 1);  // a norm before each block and one at the end
+  if (const std::int64_t attention = blocks('*'); attention > 0) {
+    count.add((config.heads + 2 * config.kv_heads) * config.head_dim, hidden, attention);
+    count.add(hidden, config.heads * config.head_dim, attention);
+  }
+  if (const std::int64_t ffn = blocks('-'); ffn > 0) {
+    const std::int64_t matrices = config.activation == Activation::swiglu ? 3 : 2;
+    count.add(config.ffn, hidden, matrices * ffn);
+  }
+  if (const std::int64_t mamba = blocks('M'); mamba > 0) {
+    const Mamba2Config& m = config.mamba;
+    count.add(m.projected(), hidden, mamba);
+    count.add(m.conv_channels(), m.conv + 1, mamba);  // with the bias
+    count.add(m.heads, 3, mamba);                     // A_log, D, dt_bias
+    count.add(m.inner(), 1, mamba);                   // the gated norm
+    count.add(hidden, m.inner(), mamba);
+  }
+  return count.total();
+}
+
+}  // namespace tetrad

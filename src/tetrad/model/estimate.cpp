@@ -1,0 +1,125 @@
+#include "tetrad/model/estimate.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tetrad {
+namespace {
+
+double as_double(std::int64_t value) { return static_cast<double>(value); }
+
+/// The shape of a linear layer.
+struct Shape {
+  std::string name;
+  std::int64_t out, in;
+};
+
+std::int64_t mamba_inner(const ModelConfig& c) { return c.mamba.heads * c.mamba.head_dim; }
+std::int64_t conv_channels(const ModelConfig& c) {
+  return mamba_inner(c) + 2 * c.mamba.groups * c.mamba.state;
+}
+
+std::vector<Shape> linears_of(const ModelConfig& c, char letter) {
+  const std::int64_t q = c.heads * c.head_dim;
+  switch (letter) {
+    case '*':
+      return {{"qkv", q + 2 * c.kv_heads * c.head_dim, c.hidden}, {"out", c.hidden, q}};
+    case '-':
+      return {{"up", c.ffn * (c.activation == Activation::swiglu ? 2 : 1), c.hidden},
+              {"down", c.hidden, c.ffn}};
+    default:
+      return {{"in", mamba_inner(c) + conv_channels(c) + c.mamba.heads, c.hidden},
+              {"out", c.hidden, mamba_inner(c)}};
+  }
+}
+
+/// Elements, per token, that a block keeps in the storage type for its backward pass, besides the inputs of
+/// its linear layers.
+std::int64_t kept_elements(const ModelConfig& c, char letter) {
+  switch (letter) {
+    case '*':
+      return (2 * c.heads + 2 * c.kv_heads) * c.head_dim;  // q, k, v and the output
+    case '-':
+      return linears_of(c, '-')[0].out;
+    default:
+      return linears_of(c, 'M')[0].out + conv_channels(c) + mamba_inner(c);
+  }
+}
+
+/// f32 values per token.
+double kept_f32(const ModelConfig& c, char letter) {
+  switch (letter) {
+    case '*':
+      return as_double(c.heads + 1);  // log-sum-exp, inverse RMS
+    case '-':
+      return 1;
+    default:
+      return as_double(c.mamba.groups + 1) +
+             as_double(mamba_inner(c) * c.mamba.state) / as_double(std::max<std::int64_t>(1, c.mamba.chunk));
+  }
+}
+
+double bytes_per_element(const std::optional<QuantSpec>& spec, DType storage) {
+  if (!spec) return bits_of(storage) / 8.0;
+  switch (spec->format) {
+    case Format::nvfp4:
+      return 0.5 + 1.0 / 16;
+    case Format::mxfp4:
+      return 0.5 + 1.0 / 32;
+    default:
+      return 1 + 4.0 / as_double(std::max<std::int64_t>(1, spec->block.cols));
+  }
+}
+
+}  // namespace
+
+double training_flops_per_token(const ModelConfig& c, std::int64_t sequence) {
+  double forward = 2 * as_double(c.vocab) * as_double(c.hidden);
+  for (const char letter : c.pattern) {
+    for (const Shape& linear : linears_of(c, letter))
+      forward += 2 * as_double(linear.out) * as_double(linear.in);
+    if (letter == '*')  // scores and values, each with half of the sequence on average
+      forward += 2 * 2 * as_double(c.heads * c.head_dim) * as_double(sequence + 1) / 2;
+    if (letter == 'M')  // state update and output, as a recurrence would compute them
+      forward +=
+          6 * as_double(mamba_inner(c) * c.mamba.state) + 2 * as_double(conv_channels(c) * c.mamba.conv);
+  }
+  return 3 * forward;  // the backward pass has two products for each of the forward pass
+}
+
+MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::int64_t tokens,
+                               DType storage) {
+  const double storage_bytes = bits_of(storage) / 8.0;
+  MemoryEstimate estimate;
+  estimate.weights = 4 * as_double(parameter_count(c));
+  estimate.gradients = estimate.weights;
+  estimate.optimizer = 2 * estimate.weights;
+  estimate.operands = storage == DType::f32 ? 0 : storage_bytes * as_double(c.vocab * c.hidden);
+
+  double per_token =
+      storage_bytes * as_double(c.hidden * (c.blocks() + 3));  // residual stream, hidden, gradient
+  double widest = 0;
+  for (std::int64_t index = 0; index < c.blocks(); ++index) {
+    const char letter = c.pattern[static_cast<std::size_t>(index)];
+    per_token += storage_bytes * as_double(kept_elements(c, letter)) + 4 * kept_f32(c, letter);
+    for (const Shape& linear : linears_of(c, letter)) {
+      const std::string name = "blocks." + std::to_string(index) + "." + linear.name;
+      const LinearPrecision precision = recipe.at({name, index}, 0);
+      const double elements = as_double(linear.out) * as_double(linear.in);
+      if (storage != DType::f32 || precision[Operand::fprop_w])
+        estimate.operands += elements * bytes_per_element(precision[Operand::fprop_w], storage);
+      if (precision[Operand::dgrad_w] && !precision.weight_codes_shared())
+        estimate.operands += elements * bytes_per_element(precision[Operand::dgrad_w], storage);
+      // The attention's output is kept by the attention itself.
+      if (precision[Operand::wgrad_x] || !(letter == '*' && linear.name == "out"))
+        per_token += as_double(linear.in) * bytes_per_element(precision[Operand::wgrad_x], storage);
+    }
+    // What passes through: input and output of a linear layer, and the gradients of what lies between.
+    const auto linears = linears_of(c, letter);
+    widest = std::max(widest, as_double(linears[0].out + 3 * linears[1].in + 3 * c.hidden));
+  }
+  estimate.activations = as_double(tokens) * (per_token + storage_bytes * widest);
+  return estimate;
+}
+
+}  // namespace tetrad

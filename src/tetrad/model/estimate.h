@@ -1,0 +1,29 @@
+#pragma once
+// What a run will cost, before anything is allocated.
+
+#include <cstdint>
+
+#include "tetrad/core/dtype.h"
+#include "tetrad/model/config.h"
+#include "tetrad/recipe/recipe.h"
+
+namespace tetrad {
+
+/// Floating-point operations for one token, forward and backward (a multiplication and an addition are two).
+double training_flops_per_token(const ModelConfig& config, std::int64_t sequence);
+
+struct MemoryEstimate {
+  double weights = 0;      //!< f32 masters
+  double gradients = 0;    //!< f32
+  double optimizer = 0;    //!< two f32 moments
+  double operands = 0;     //!< weights in the forms that products read
+  double activations = 0;  //!< kept from forward to backward, and what passes through
+
+  double total() const { return weights + gradients + optimizer + operands + activations; }
+};
+
+/// For microbatches of `tokens`, at the precision of the start of the run.
+MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, std::int64_t tokens,
+                               DType storage);
+
+}  // namespace tetrad

@@ -1,0 +1,44 @@
+#pragma once
+// AdamW over all parameters of a model, with clipping by the global norm.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tetrad/model/parameter.h"
+#include "tetrad/ops/backend.h"
+#include "tetrad/train/config.h"
+
+namespace tetrad {
+
+class AdamWOptimizer {
+ public:
+  AdamWOptimizer(Backend& backend, const std::vector<std::unique_ptr<Parameter>>& parameters,
+                 OptimConfig config);
+
+  /// What the gradients look like before they are used.
+  struct GradientReport {
+    double norm = 0;               //!< of all gradients together
+    std::string first_non_finite;  //!< name of the first parameter with a NaN or infinity; empty: none
+  };
+  GradientReport inspect();
+
+  /// One update. `step` counts from 1; `norm` is inspect()'s, for clipping.
+  void step(std::int64_t step, double learning_rate, double norm);
+
+  struct Moments {
+    Tensor first, second;  //!< f32, like the parameter
+  };
+  const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
+  Moments& moments(std::size_t parameter) { return moments_[parameter]; }
+
+ private:
+  Backend& backend_;
+  const std::vector<std::unique_ptr<Parameter>>& parameters_;
+  OptimConfig config_;
+  std::vector<Moments> moments_;
+  std::vector<AdamWTensor> tensors_;
+};
+
+}  // namespace tetrad

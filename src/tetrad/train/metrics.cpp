@@ -1,0 +1,69 @@
+#include "tetrad/train/metrics.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tetrad {
+
+Metrics::Metrics(const std::filesystem::path& folder, std::int64_t last_step)
+    : log_(folder / "metrics.jsonl", last_step), events_(folder, last_step + 1) {}
+
+void Metrics::append(const nlohmann::json& line) { log_.append(line.dump()); }
+
+void Metrics::add(const StepMetrics& m) {
+  nlohmann::json line = {{"kind", "train"},
+                         {"step", m.step},
+                         {"tokens", m.tokens},
+                         {"loss", m.loss},  // null if it is not finite
+                         {"grad_norm", m.grad_norm},
+                         {"lr", m.lr},
+                         {"tokens_per_s", m.tokens_per_s},
+                         {"tflops", m.tflops},
+                         {"seconds", m.seconds},
+                         {"memory_bytes", m.memory_bytes}};
+  if (m.skipped) line["skipped"] = true;
+  append(line);
+  events_.scalar("train/loss", m.step, m.loss);
+  events_.scalar("train/grad_norm", m.step, m.grad_norm);
+  events_.scalar("train/lr", m.step, m.lr);
+  events_.scalar("train/tokens_per_s", m.step, m.tokens_per_s);
+}
+
+void Metrics::add(const EvalMetrics& m) {
+  nlohmann::json line = {
+      {"kind", "eval"}, {"step", m.step}, {"tokens", m.tokens}, {"source", m.source}, {"loss", m.loss}};
+  if (m.bits_per_byte) line["bits_per_byte"] = *m.bits_per_byte;
+  if (m.excess_nats) line["excess_nats"] = *m.excess_nats;
+  append(line);
+  events_.scalar("eval/" + m.source + "/loss", m.step, m.loss);
+}
+
+void Metrics::add(const HealthEvent& e) {
+  append({{"kind", "event"}, {"step", e.step}, {"what", e.what}, {"where", e.where}, {"action", e.action}});
+}
+
+void Metrics::add_checkpoint(std::int64_t step, const std::string& path, double seconds, std::uint64_t bytes) {
+  append({{"kind", "checkpoint"}, {"step", step}, {"path", path}, {"seconds", seconds}, {"bytes", bytes}});
+}
+
+void Metrics::add(std::int64_t step, const std::vector<OperandStats>& stats) {
+  for (const OperandStats& s : stats) {
+    const std::string_view name = name_of(s.operand);
+    append({{"kind", "quant"},
+            {"step", step},
+            {"layer", s.layer},
+            {"gemm", name.substr(0, name.find('.'))},
+            {"operand", name.substr(name.find('.') + 1)},
+            {"underflow", s.stats.flushed_fraction()},
+            {"saturated", s.stats.saturated_fraction()},
+            {"zero_scale_blocks", s.stats.zero_scale_blocks},
+            {"sqnr_db", s.stats.sqnr_db()},
+            {"amax", s.stats.amax}});
+  }
+}
+
+void Metrics::sync() {
+  log_.sync();
+  events_.flush();
+}
+
+}  // namespace tetrad

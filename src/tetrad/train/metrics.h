@@ -1,0 +1,68 @@
+#pragma once
+// A run's figures: metrics.jsonl is the truth, TensorBoard's event file lies beside it.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tetrad/io/metrics_log.h"
+#include "tetrad/io/tensorboard.h"
+#include "tetrad/model/pass.h"
+
+namespace tetrad {
+
+struct StepMetrics {
+  std::int64_t step = 0;
+  std::int64_t tokens = 0;  //!< trained on so far
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  double tokens_per_s = 0;
+  double tflops = 0;
+  double seconds = 0;  //!< of this step
+  std::int64_t memory_bytes = 0;
+  bool skipped = false;
+};
+
+struct EvalMetrics {
+  std::int64_t step = 0;
+  std::int64_t tokens = 0;
+  std::string source;
+  double loss = 0;
+  std::optional<double> bits_per_byte;  //!< where the number of bytes is known
+  std::optional<double> excess_nats;    //!< over the source's true entropy, where it is known
+};
+
+struct HealthEvent {
+  std::int64_t step = 0;
+  std::string what;
+  std::string where;
+  std::string action;
+};
+
+class Metrics {
+ public:
+  /// `last_step`: what comes after it in the files is from a run that was killed.
+  Metrics(const std::filesystem::path& folder, std::int64_t last_step);
+
+  void add(const StepMetrics& metrics);
+  void add(const EvalMetrics& metrics);
+  void add(const HealthEvent& event);
+  void add_checkpoint(std::int64_t step, const std::string& path, double seconds, std::uint64_t bytes);
+  void add(std::int64_t step, const std::vector<OperandStats>& stats);
+
+  /// Before a checkpoint is written: the lines so far are then on the disk.
+  void sync();
+  void cut_after(std::int64_t step) { log_.cut_after(step); }
+
+ private:
+  void append(const nlohmann::json& line);
+
+  MetricsLog log_;
+  TensorBoardWriter events_;
+};
+
+}  // namespace tetrad

@@ -1,0 +1,55 @@
+#include "tetrad/train/run_log.h"
+
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <ctime>
+
+#include "tetrad/core/error.h"
+
+namespace tetrad {
+
+RunLog::RunLog(const std::filesystem::path& file) : file_(std::fopen(file.c_str(), "a")) {
+  if (!file_) fail_errno("cannot write " + file.string(), ExitCode::bad_input);
+}
+
+void RunLog::to_file(const std::string& line) {
+  if (!file_) return;
+  fmt::print(file_.get(), "{:%Y-%m-%d %H:%M:%S} {}\n", fmt::gmtime(std::time(nullptr)), line);
+  std::fflush(file_.get());
+}
+
+void RunLog::end_progress() {
+  if (in_progress_line_) fmt::print(stderr, "\n");
+  in_progress_line_ = false;
+}
+
+void RunLog::write(const std::string& line) {
+  to_file(line);
+  if (quiet_) return;
+  end_progress();
+  fmt::print(stderr, "{}\n", line);
+}
+
+void RunLog::progress(const std::string& line) {
+  to_file(line);
+  if (quiet_) return;
+  if (isatty(STDERR_FILENO) == 0) {
+    fmt::print(stderr, "{}\n", line);
+    return;
+  }
+  fmt::print(stderr, "\r\x1b[K{}", line);
+  std::fflush(stderr);
+  in_progress_line_ = true;
+}
+
+std::string format_duration(double seconds) {
+  const auto whole = static_cast<long>(std::lround(std::fmax(seconds, 0.0)));
+  const long hours = whole / 3600;
+  const long minutes = whole / 60 % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)
+                   : fmt::format("{}:{:02}", minutes, whole % 60);
+}
+
+}  // namespace tetrad

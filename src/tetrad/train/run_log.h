@@ -1,0 +1,47 @@
+#pragma once
+// What a run tells people: messages and a progress line on stderr, and all of it in log.txt.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace tetrad {
+
+class RunLog {
+ public:
+  RunLog() = default;
+  /// Also appends to a file.
+  explicit RunLog(const std::filesystem::path& file);
+
+  /// `quiet` leaves only the file.
+  void set_quiet(bool quiet) { quiet_ = quiet; }
+
+  template <typename... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    write(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  /// On a terminal, replaces the line before it; elsewhere, a line of its own.
+  void progress(const std::string& line);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  void write(const std::string& line);
+  void to_file(const std::string& line);
+  void end_progress();
+
+  std::unique_ptr<std::FILE, Close> file_;
+  bool quiet_ = false;
+  bool in_progress_line_ = false;
+};
+
+/// "1:02:03", for people.
+std::string format_duration(double seconds);
+
+}  // namespace tetrad

@@ -1,0 +1,107 @@
+#include "tetrad/train/snapshot.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "tetrad/core/error.h"
+#include "tetrad/io/safetensors.h"
+
+namespace tetrad {
+namespace {
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kStateFile = "state.json";
+constexpr int kStateVersion = 1;
+
+NamedTensor named(std::string name, const Parameter& parameter, const Tensor& tensor) {
+  return {std::move(name), DType::f32, parameter.shape, tensor.bytes()};
+}
+
+template <typename... Args>
+[[noreturn]] void unusable(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...), ExitCode::no_checkpoint);
+}
+
+void read_tensor(const SafetensorsFile& file, const std::filesystem::path& path, const std::string& name,
+                 const Parameter& parameter, Tensor& out) {
+  const TensorInfo* info = file.find(name);
+  if (info == nullptr) unusable("{} has no tensor {}: it is of another model", path.string(), name);
+  if (info->dtype != DType::f32 || !std::equal(info->shape.begin(), info->shape.end(), parameter.shape.begin(),
+                                               parameter.shape.end()))
+    unusable("{}: {} is {} [{}], the model needs F32 [{}]", path.string(), name, name_of(info->dtype),
+             fmt::join(info->shape, ", "), fmt::join(parameter.shape, ", "));
+  const std::span<const std::byte> bytes = file.bytes(*info);
+  std::memcpy(out.bytes().data(), bytes.data(), bytes.size());
+}
+
+void check_finite(const std::filesystem::path& path, const Parameter& parameter) {
+  const float* values = parameter.value.f32();
+  for (std::int64_t i = 0; i < parameter.value.size(); ++i)
+    if (!std::isfinite(values[i]))
+      unusable("{}: {} holds a value that is not finite (element {})", path.string(), parameter.name, i);
+}
+
+}  // namespace
+
+CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
+                                 const SnapshotTexts& texts) {
+  CheckpointContents contents;
+  contents.step = state.step;
+  contents.build = texts.build;
+  auto& model = contents.tensor_files[kModelFile];
+  auto& moments = contents.tensor_files[kOptimizerFile];
+  for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
+    const Parameter& parameter = *decoder.parameters()[i];
+    model.push_back(named(parameter.name, parameter, parameter.value));
+    moments.push_back(named(parameter.name + ".first", parameter, optimizer.moments(i).first));
+    moments.push_back(named(parameter.name + ".second", parameter, optimizer.moments(i).second));
+  }
+  const nlohmann::json json = {{"version", kStateVersion},
+                               {"step", state.step},
+                               {"skips_in_row", state.skips_in_row},
+                               {"data", state.data},
+                               {"loss_watch", state.loss_watch}};
+  contents.text_files[kStateFile] = json.dump(1) + "\n";
+  contents.text_files["config.yaml"] = texts.config;
+  if (!texts.tokenizer.empty()) contents.text_files["tokenizer.json"] = texts.tokenizer;
+  return contents;
+}
+
+RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer) {
+  const SafetensorsFile model(checkpoint / kModelFile);
+  const SafetensorsFile moments(checkpoint / kOptimizerFile);
+  for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
+    Parameter& parameter = *decoder.parameters()[i];
+    read_tensor(model, checkpoint / kModelFile, parameter.name, parameter, parameter.value);
+    read_tensor(moments, checkpoint / kOptimizerFile, parameter.name + ".first", parameter,
+                optimizer.moments(i).first);
+    read_tensor(moments, checkpoint / kOptimizerFile, parameter.name + ".second", parameter,
+                optimizer.moments(i).second);
+  }
+  decoder.weights_changed();
+  try {
+    const nlohmann::json json = nlohmann::json::parse(std::ifstream(checkpoint / kStateFile));
+    if (json.at("version") != kStateVersion)
+      unusable("{} has version {}; this program reads {}", (checkpoint / kStateFile).string(),
+               json.at("version").dump(), kStateVersion);
+    return {json.at("step").get<std::int64_t>(), json.at("skips_in_row").get<std::int64_t>(),
+            json.at("data"), json.at("loss_watch")};
+  } catch (const nlohmann::json::exception& error) {
+    unusable("{} cannot be used: {}", (checkpoint / kStateFile).string(), error.what());
+  }
+}
+
+void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder) {
+  const SafetensorsFile model(checkpoint / kModelFile);
+  for (const auto& parameter : decoder.parameters()) {
+    read_tensor(model, checkpoint / kModelFile, parameter->name, *parameter, parameter->value);
+    check_finite(checkpoint / kModelFile, *parameter);
+  }
+  decoder.weights_changed();
+}
+
+}  // namespace tetrad

@@ -1,0 +1,41 @@
+#pragma once
+// A run's complete state as files of a checkpoint, and back: model.safetensors, optimizer.safetensors, state.json,
+// config.yaml and, if the model has one, tokenizer.json.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tetrad/model/decoder.h"
+#include "tetrad/optim/adamw_optimizer.h"
+#include "tetrad/train/checkpoint_store.h"
+
+namespace tetrad {
+
+/// Everything that is not a tensor. Random numbers are counter-based and need no state.
+struct RunState {
+  std::int64_t step = 0;         //!< steps that are done
+  std::int64_t skips_in_row = 0;
+  nlohmann::json data;           //!< cursors of the sources
+  nlohmann::json loss_watch;
+};
+
+/// Texts that travel with a checkpoint so that it can be used on its own.
+struct SnapshotTexts {
+  std::string config;     //!< resolved YAML
+  std::string tokenizer;  //!< tokenizer.json; empty: none
+  std::string build;
+};
+
+/// The tensors are borrowed from decoder and optimizer: write before the next step.
+CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
+                                 const SnapshotTexts& texts);
+
+/// Throws Error (no_checkpoint) if the files do not fit the model.
+RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer);
+
+/// The weights alone, for evaluation and generation. Refuses weights that are not finite.
+void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder);
+
+}  // namespace tetrad

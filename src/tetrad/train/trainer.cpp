@@ -1,0 +1,292 @@
+#include "tetrad/train/trainer.h"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "tetrad/core/checked.h"
+#include "tetrad/core/error.h"
+#include "tetrad/eval/evaluation.h"
+#include "tetrad/model/estimate.h"
+#include "tetrad/train/schedule.h"
+
+namespace tetrad {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The most memory that the process has had.
+std::int64_t peak_memory() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+DType storage_type(const PrecisionConfig& config) {
+  return config.storage == "f32" ? DType::f32 : DType::bf16;
+}
+
+std::string with_unit(double value) {
+  if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
+  return value >= 1e4 ? fmt::format("{:.1f}k", value / 1e3) : fmt::format("{:.0f}", value);
+}
+
+}  // namespace
+
+std::int64_t step_count(const TrainConfig& config) {
+  return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
+}
+
+Trainer::Trainer(const Config& config, SnapshotTexts texts, const std::filesystem::path& folder, Backend& backend,
+                 RunLog& log)
+    : config_(config),
+      texts_(std::move(texts)),
+      folder_(folder),
+      backend_(backend),
+      log_(log),
+      steps_(step_count(config.train)),
+      microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
+      recipe_(config.precision, config.model.blocks()),
+      dataset_(config.data, {.sequence = config.train.sequence,
+                             .vocab = config.model.vocab,
+                             .samples = steps_ * config.train.batch,
+                             .seed = config.train.seed}),
+      decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision)),
+      optimizer_(backend, decoder_.parameters(), config.optim),
+      store_(folder / "checkpoints", config.train.checkpoint.keep),
+      watch_(config.train.health),
+      inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
+      targets_(inputs_.size()),
+      losses_(inputs_.size()) {}
+
+void Trainer::start() {
+  decoder_.initialize(config_.train.seed);
+  metrics_ = std::make_unique<Metrics>(folder_, -1);
+  save(true);
+}
+
+void Trainer::resume() {
+  const FoundCheckpoint checkpoint = newest_checkpoint();
+  load(checkpoint);
+  metrics_ = std::make_unique<Metrics>(folder_, state_.step);
+  log_.say("resumed from {} (step {} of {})", checkpoint.path.string(), state_.step, steps_);
+}
+
+FoundCheckpoint Trainer::newest_checkpoint() {
+  std::vector<CheckpointProblem> problems;
+  const std::optional<FoundCheckpoint> found = store_.newest_good(problems);
+  for (const CheckpointProblem& problem : problems)
+    log_.say("checkpoint {} cannot be used: {}{}", problem.path.string(), problem.what,
+             problem.moved_to.empty() ? "" : "; moved to " + problem.moved_to.string());
+  if (!found)
+    throw Error(fmt::format("{} has no checkpoint; to begin anew, train with --out and another folder",
+                            folder_.string()),
+                ExitCode::no_checkpoint);
+  return *found;
+}
+
+void Trainer::load(const FoundCheckpoint& checkpoint) {
+  state_ = load_snapshot(checkpoint.path, decoder_, optimizer_);
+  try {
+    dataset_.restore(state_.data);
+    watch_.restore(state_.loss_watch);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(fmt::format("{}/state.json cannot be used: {}", checkpoint.path.string(), error.what()),
+                ExitCode::no_checkpoint);
+  }
+}
+
+Pass Trainer::make_pass(std::int64_t microbatch) const {
+  Pass pass;
+  pass.recipe = &recipe_;
+  pass.seed = config_.train.seed;
+  pass.step = static_cast<std::uint32_t>(state_.step);
+  pass.microbatch = static_cast<std::uint32_t>(microbatch);
+  pass.progress = static_cast<double>(state_.step) / static_cast<double>(steps_);
+  pass.telemetry = microbatch == 0 && config_.train.telemetry_every > 0 &&
+                   (state_.step + 1) % config_.train.telemetry_every == 0;
+  return pass;
+}
+
+Ending Trainer::run(const StopSignals& signals) {
+  while (state_.step < steps_) {
+    if (signals.received()) {
+      save(true);
+      log_.say("stopped by a signal after step {}; go on with: tetrad train --resume {}", state_.step,
+               folder_.string());
+      return Ending::stopped_by_signal;
+    }
+    const double begin = now();
+    const nlohmann::json cursors = dataset_.state();
+    StepOutcome outcome = compute_gradients();
+    if (outcome.fault && !handle_fault(outcome, cursors)) return Ending::diverged;
+    if (outcome.fault && outcome.fault->action == "rollback") continue;
+    if (!outcome.fault) apply(outcome);
+    ++state_.step;
+    report(outcome, now() - begin);
+    if (watch_.diverged()) {
+      log_.say("diverged: the smoothed loss {:.3f} has been {:.2f} nats above its best {:.3f} for {} steps",
+               watch_.smoothed(), watch_.smoothed() - watch_.best(), watch_.best(),
+               config_.train.health.divergence_steps);
+      metrics_->add(HealthEvent{state_.step, "divergence", "loss", "stop"});
+      save(false);
+      return Ending::diverged;
+    }
+    const bool last = state_.step == steps_;
+    const auto due = [&](std::int64_t every) { return last || (every > 0 && state_.step % every == 0); };
+    if (due(config_.train.eval.every)) evaluate();
+    if (due(config_.train.checkpoint.every)) save(last);
+  }
+  return Ending::finished;
+}
+
+Trainer::StepOutcome Trainer::compute_gradients() {
+  StepOutcome outcome;
+  outcome.learning_rate = learning_rate(config_.schedule, config_.optim.lr, state_.step, steps_);
+  decoder_.clear_gradients();
+  double loss_sum = 0;
+  std::optional<Pass> first_bad;
+  const std::int64_t microbatches = config_.train.batch / microbatch_;
+  for (std::int64_t i = 0; i < microbatches; ++i) {
+    dataset_.next(microbatch_, inputs_, targets_);
+    Pass pass = make_pass(i);
+    decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_);
+    loss_sum = std::accumulate(losses_.begin(), losses_.end(), loss_sum);
+    if (pass.telemetry) outcome.stats = std::move(pass.stats);
+    if (pass.non_finite && !first_bad) first_bad = pass;
+  }
+  outcome.loss = loss_sum / static_cast<double>(tokens_per_step());
+  const AdamWOptimizer::GradientReport gradients = optimizer_.inspect();
+  outcome.grad_norm = gradients.norm;
+  outcome.fault = find_fault(first_bad.value_or(Pass{}), outcome, gradients);
+  return outcome;
+}
+
+std::optional<HealthEvent> Trainer::find_fault(const Pass& pass, const StepOutcome& outcome,
+                                               const AdamWOptimizer::GradientReport& report) const {
+  const std::int64_t step = state_.step + 1;
+  const HealthConfig& health = config_.train.health;
+  if (pass.non_finite) return HealthEvent{step, "non-finite quantizer input", *pass.non_finite, health.policy};
+  if (!std::isfinite(outcome.loss)) return HealthEvent{step, "non-finite loss", "loss", health.policy};
+  if (!report.first_non_finite.empty())
+    return HealthEvent{step, "non-finite gradient", report.first_non_finite, health.policy};
+  if (watch_.is_spike(outcome.loss))
+    return HealthEvent{step, fmt::format("loss spike, {:.1f} sigma", watch_.deviation(outcome.loss)), "loss",
+                       health.on_spike};
+  return std::nullopt;
+}
+
+bool Trainer::handle_fault(StepOutcome& outcome, const nlohmann::json& cursors_before) {
+  HealthEvent& event = *outcome.fault;
+  log_.say("step {}: {} in {} (loss {:.4f}, gradient norm {:.3g}): {}", event.step, event.what, event.where,
+           outcome.loss, outcome.grad_norm, event.action);
+  if (event.action == "log") {
+    metrics_->add(event);
+    outcome.fault.reset();
+    return true;
+  }
+  const std::int64_t limit = config_.train.health.max_skips;
+  if (event.action == "skip" && state_.skips_in_row < limit) {
+    ++state_.skips_in_row;
+    metrics_->add(event);
+    return true;
+  }
+  if (event.action == "rollback" && rollbacks_ < limit) {
+    roll_back(event);
+    return true;
+  }
+  if (event.action != "stop") log_.say("that was too often ({} times): stopping", limit);
+  event.action = "stop";
+  metrics_->add(event);
+  dataset_.restore(cursors_before);  // a checkpoint of the state before the bad step
+  save(false);
+  return false;
+}
+
+/// Back to the last checkpoint, and past the data that the run went bad on.
+void Trainer::roll_back(HealthEvent event) {
+  const std::int64_t bad_step = state_.step;
+  load(newest_checkpoint());
+  ++rollbacks_;
+  rollback_samples_ += (bad_step + 1 - state_.step) * config_.train.batch;
+  dataset_.mixture().skip(rollback_samples_);
+  metrics_->cut_after(state_.step);
+  event.what += fmt::format(" at step {}", event.step);
+  event.step = state_.step;
+  metrics_->add(event);
+  log_.say("went back to step {}; {} sequences are left out", state_.step, rollback_samples_);
+}
+
+void Trainer::apply(const StepOutcome& outcome) {
+  optimizer_.step(state_.step + 1, outcome.learning_rate, outcome.grad_norm);
+  watch_.add(outcome.loss);
+  state_.skips_in_row = 0;
+}
+
+void Trainer::report(const StepOutcome& outcome, double seconds) {
+  StepMetrics metrics;
+  metrics.step = state_.step;
+  metrics.tokens = state_.step * tokens_per_step();
+  metrics.loss = outcome.loss;
+  metrics.grad_norm = outcome.grad_norm;
+  metrics.lr = outcome.learning_rate;
+  metrics.tokens_per_s = static_cast<double>(tokens_per_step()) / seconds;
+  metrics.tflops =
+      training_flops_per_token(config_.model, config_.train.sequence) * metrics.tokens_per_s / 1e12;
+  metrics.seconds = seconds;
+  metrics.memory_bytes = peak_memory();
+  metrics.skipped = outcome.fault.has_value();
+  metrics_->add(metrics);
+  if (!outcome.stats.empty()) metrics_->add(state_.step, outcome.stats);
+
+  constexpr double kSmoothing = 0.1;
+  smoothed_seconds_ =
+      smoothed_seconds_ == 0 ? seconds : smoothed_seconds_ + kSmoothing * (seconds - smoothed_seconds_);
+  if (state_.step % config_.train.log_every == 0 || state_.step == steps_)
+    log_.progress(fmt::format("step {}/{}  loss {:.4f}  grad {:.3f}  lr {:.2e}  {} tokens/s  ETA {}", state_.step,
+                              steps_, metrics.loss, metrics.grad_norm, metrics.lr, with_unit(metrics.tokens_per_s),
+                              format_duration(smoothed_seconds_ * static_cast<double>(steps_ - state_.step))));
+}
+
+void Trainer::evaluate() {
+  evaluations_.clear();
+  for (const std::string& source : dataset_.source_names()) {
+    const TokenSequences* heldout = dataset_.heldout(source);
+    if (heldout == nullptr) continue;
+    Pass pass = make_pass(0);
+    pass.telemetry = false;
+    const Evaluation result =
+        tetrad::evaluate(decoder_, pass, *heldout, microbatch_, config_.train.eval.sequences);
+    EvalMetrics metrics{state_.step,          state_.step * tokens_per_step(), source, result.loss,
+                        result.bits_per_byte, result.excess_nats};
+    metrics_->add(metrics);
+    evaluations_.push_back(metrics);
+    log_.say("step {}: {} held out: loss {:.4f}{}{}", state_.step, source, metrics.loss,
+             metrics.bits_per_byte ? fmt::format(", {:.4f} bits per byte", *metrics.bits_per_byte) : "",
+             metrics.excess_nats ? fmt::format(", {:+.4f} nats over the true entropy", *metrics.excess_nats) : "");
+  }
+}
+
+void Trainer::save(bool must_succeed) {
+  state_.data = dataset_.state();
+  state_.loss_watch = watch_.state();
+  try {
+    metrics_->sync();
+    const WrittenCheckpoint written = store_.write(make_snapshot(decoder_, optimizer_, state_, texts_));
+    rollbacks_ = 0;
+    rollback_samples_ = 0;
+    metrics_->add_checkpoint(state_.step, written.path.string(), written.seconds, written.bytes);
+    for (const std::string& warning : written.warnings) log_.say("{}", warning);
+    log_.say("checkpoint {} ({:.1f} MB, {:.2f} s)", written.path.string(),
+             static_cast<double>(written.bytes) / 1e6, written.seconds);
+  } catch (const Error& error) {
+    if (must_succeed) throw;
+    log_.say("NO CHECKPOINT of step {}: {}. The run goes on.", state_.step, error.what());
+  }
+}
+
+}  // namespace tetrad

@@ -1,0 +1,97 @@
+#pragma once
+// The training loop: batches in, optimizer steps, and on the way evaluation, checkpoints, metrics and a watch on
+// the run's health. The same configuration gives the same weights, to the bit, however often it is interrupted.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tetrad/data/dataset.h"
+#include "tetrad/model/decoder.h"
+#include "tetrad/optim/adamw_optimizer.h"
+#include "tetrad/recipe/recipe.h"
+#include "tetrad/train/checkpoint_store.h"
+#include "tetrad/train/config.h"
+#include "tetrad/train/health.h"
+#include "tetrad/train/metrics.h"
+#include "tetrad/train/run_log.h"
+#include "tetrad/train/signals.h"
+#include "tetrad/train/snapshot.h"
+
+namespace tetrad {
+
+enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
+
+/// Steps of a run, from its tokens if that is how it was said.
+std::int64_t step_count(const TrainConfig& config);
+
+class Trainer {
+ public:
+  /// `texts.config` is the resolved configuration; `folder` the run's, which exists.
+  Trainer(const Config& config, SnapshotTexts texts, const std::filesystem::path& folder, Backend& backend,
+          RunLog& log);
+
+  /// Random weights and a checkpoint of them, so that there is always something to resume from.
+  void start();
+
+  /// Goes on from the newest good checkpoint. Throws Error (no_checkpoint).
+  void resume();
+
+  Ending run(const StopSignals& signals);
+
+  /// Of the last evaluation.
+  const std::vector<EvalMetrics>& evaluations() const { return evaluations_; }
+
+ private:
+  struct StepOutcome {
+    double loss = 0;
+    double grad_norm = 0;
+    double learning_rate = 0;
+    std::vector<OperandStats> stats;
+    /// If the step must not be applied: what is wrong, and where.
+    std::optional<HealthEvent> fault;
+  };
+
+  StepOutcome compute_gradients();
+  std::optional<HealthEvent> find_fault(const Pass& pass, const StepOutcome& outcome,
+                                        const AdamWOptimizer::GradientReport& report) const;
+  /// Does what the policy says. Returns whether the run goes on.
+  bool handle_fault(StepOutcome& outcome, const nlohmann::json& cursors_before);
+  void roll_back(HealthEvent event);
+  void apply(const StepOutcome& outcome);
+  void report(const StepOutcome& outcome, double seconds);
+  void evaluate();
+  /// A failure is reported and the run goes on, unless `must_succeed`.
+  void save(bool must_succeed);
+  void load(const FoundCheckpoint& checkpoint);
+  FoundCheckpoint newest_checkpoint();
+  Pass make_pass(std::int64_t microbatch) const;
+  std::int64_t tokens_per_step() const { return config_.train.batch * config_.train.sequence; }
+
+  Config config_;
+  SnapshotTexts texts_;
+  std::filesystem::path folder_;
+  Backend& backend_;
+  RunLog& log_;
+  std::int64_t steps_;
+  std::int64_t microbatch_;  //!< sequences
+  Recipe recipe_;
+  Dataset dataset_;
+  Decoder decoder_;
+  AdamWOptimizer optimizer_;
+  CheckpointStore store_;
+  LossWatch watch_;
+  RunState state_;
+  std::int64_t rollbacks_ = 0;         //!< to the newest checkpoint
+  std::int64_t rollback_samples_ = 0;  //!< that those rollbacks leave out
+  std::unique_ptr<Metrics> metrics_;
+  std::vector<EvalMetrics> evaluations_;
+  double smoothed_seconds_ = 0;  //!< per step, for the remaining time
+  std::vector<std::int32_t> inputs_, targets_;
+  std::vector<float> losses_;
+};
+
+}  // namespace tetrad
