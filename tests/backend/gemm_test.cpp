@@ -275,6 +275,19 @@ TEST_P(GemmProperties, NonFiniteInputReachesTheResult) {
   }
 }
 
+TEST_P(GemmProperties, TakesMatricesOfOneColumnEitherWayRound) {
+  // Both strides of such a view are 1, so it does not show which way it lies.
+  const std::vector<float> x = {1, 2, 3, 4, 5};
+  const GemmOperand column = view_of(x.data(), 5, 1);
+  std::vector<float> dot(1);
+  device().gemm(column.transposed(), column.transposed(), mutable_view_of(dot.data(), 1, 1));
+  EXPECT_EQ(dot[0], 55.0f);
+  std::vector<float> outer(25);
+  device().gemm(column, column, mutable_view_of(outer.data(), 5, 5));
+  for (std::size_t i = 0; i < 5; ++i)
+    for (std::size_t j = 0; j < 5; ++j) EXPECT_EQ(outer[5 * i + j], x[i] * x[j]);
+}
+
 TEST_P(GemmProperties, RefusesShapesThatDoNotFit) {
   const std::vector<float> x(64);
   std::vector<float> out(64);

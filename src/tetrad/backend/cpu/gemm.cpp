@@ -30,6 +30,11 @@ struct Panel {
   bool transposed;  //!< data is [K, rows] instead of [rows, K]
 
   const float* row(std::int64_t index) const { return transposed ? data + index : data + index * stride; }
+  /// Between the lines of a [rows, depth] tile. A single line may have any stride, but BLAS wants one that
+  /// fits.
+  blasint blas_stride(std::int64_t rows, std::int64_t depth) const {
+    return static_cast<blasint>(std::max(stride, transposed ? rows : depth));
+  }
   CBLAS_TRANSPOSE blas_flag(bool flipped) const { return transposed != flipped ? CblasTrans : CblasNoTrans; }
 };
 
@@ -105,8 +110,8 @@ void multiply(const TileTask& task, const Panel& a, std::int64_t row, const Pane
               float* out, std::int64_t out_stride) {
   const auto blas_int = [](std::int64_t value) { return static_cast<blasint>(value); };
   cblas_sgemm(CblasRowMajor, a.blas_flag(false), b.blas_flag(true), blas_int(task.rows), blas_int(task.cols),
-              blas_int(task.depth), task.alpha, a.row(row), blas_int(a.stride), b.row(col),
-              blas_int(b.stride), task.beta, out, blas_int(out_stride));
+              blas_int(task.depth), task.alpha, a.row(row), a.blas_stride(task.rows, task.depth), b.row(col),
+              b.blas_stride(task.cols, task.depth), task.beta, out, blas_int(out_stride));
 }
 
 void check(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate) {

@@ -24,6 +24,12 @@ float inverse_rms(float sum, std::int64_t count, float epsilon) {
 
 inline float gate(float y, float z) { return y * silu(z); }
 
+std::int64_t group_width(std::int64_t width, std::int64_t groups) {
+  TETRAD_CHECK(groups > 0 && width % groups == 0, "gated_norm: {} channels cannot be cut into {} groups",
+               width, groups);
+  return width / groups;
+}
+
 }  // namespace
 
 void rms_norm(const RmsNormForward& op) {
@@ -67,9 +73,7 @@ void rms_norm(const RmsNormBackward& op) {
 
 void gated_norm(const GatedNormForward& op) {
   const std::int64_t width = op.y.cols;
-  const std::int64_t group = width / op.groups;
-  TETRAD_CHECK(group * op.groups == width, "gated_norm: {} channels cannot be cut into {} groups", width,
-               op.groups);
+  const std::int64_t group = group_width(width, op.groups);
   check_view(op.z, op.y.dtype, op.y.rows, width, "gated_norm: z");
   check_view(op.out, op.y.dtype, op.y.rows, width, "gated_norm: out");
   with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
@@ -98,7 +102,7 @@ void gated_norm(const GatedNormForward& op) {
 // The norm's gradient with respect to u, as above; then u = y * silu(z).
 void gated_norm(const GatedNormBackward& op) {
   const std::int64_t width = op.y.cols;
-  const std::int64_t group = width / op.groups;
+  const std::int64_t group = group_width(width, op.groups);
   check_view(op.z, op.y.dtype, op.y.rows, width, "gated_norm: z");
   check_view(op.dout, op.y.dtype, op.y.rows, width, "gated_norm: dout");
   check_view(op.dy, op.y.dtype, op.y.rows, width, "gated_norm: dy");

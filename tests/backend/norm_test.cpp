@@ -1,0 +1,223 @@
+// RMSNorm and the gated norm against double precision, forward and backward.
+
+#include "oracle/decoder_ops.h"
+#include "support/gradient.h"
+#include "support/matrices.h"
+#include "tetrad/core/error.h"
+
+namespace tetrad::testing {
+namespace {
+
+constexpr float kEpsilon = 1e-5f;
+constexpr double kForward = 1e-6;  // a few roundings, and a sum of squares whose errors average out
+constexpr double kBackward =
+    2e-5;  // sums of f32 products; the finite differences themselves are good to 1e-9
+
+struct Shape {
+  std::int64_t rows, width;
+  std::int64_t groups = 1;
+};
+
+class RmsNorm : public OpTest {};
+
+TEST_P(RmsNorm, ForwardEqualsTheFormula) {
+  for (const auto& [rows, width, groups] : {Shape{1, 1}, Shape{3, 7}, Shape{5, 33}, Shape{70, 256}}) {
+    const TestMatrix x(storage(), rows, width, random_values(rows * width, 1, 3));
+    const std::vector<double> weight = random_values(width, 2);
+    const std::vector<float> weight_f32 = to_f32(weight);
+    TestMatrix y(storage(), rows, width);
+    std::vector<float> inverse(static_cast<std::size_t>(rows));
+    device().rms_norm(
+        RmsNormForward{x.view(), weight_f32.data(), kEpsilon, y.mutable_view(), inverse.data()});
+    EXPECT_TRUE(close(y.values(), oracle::rms_norm(x.values(), weight, double{kEpsilon}), dtype(), kForward))
+        << rows << " x " << width;
+    EXPECT_TRUE(y.guards_untouched());
+    const std::vector<double> in = x.values();
+    std::vector<double> expected_inverse;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double squares = 0;
+      for (std::int64_t c = 0; c < width; ++c)
+        squares += std::pow(in[static_cast<std::size_t>(r * width + c)], 2);
+      expected_inverse.push_back(1 / std::sqrt(squares / static_cast<double>(width) + double{kEpsilon}));
+    }
+    EXPECT_TRUE(close(inverse, expected_inverse, kForward));
+  }
+}
+
+TEST_P(RmsNorm, EpsilonDecidesForRowsOfZerosAndTinyValues) {
+  const TestMatrix x(storage(), 2, 4, {0, 0, 0, 0, 1e-4, -1e-4, 1e-4, 0});
+  const std::vector<float> weight(4, 2.0f);
+  TestMatrix y(storage(), 2, 4);
+  std::vector<float> inverse(2);
+  device().rms_norm(RmsNormForward{x.view(), weight.data(), 1e-2f, y.mutable_view(), inverse.data()});
+  EXPECT_TRUE(
+      close(y.values(), oracle::rms_norm(x.values(), {2, 2, 2, 2}, double{1e-2f}), dtype(), kForward));
+  EXPECT_NEAR(inverse[0], 10.0f, 1e-5f);
+}
+
+struct NormGradients {
+  TestMatrix dx;
+  std::vector<float> dweight;
+  bool operator==(const NormGradients& other) const {
+    return dx.same_bytes(other.dx) && dweight == other.dweight;
+  }
+};
+
+NormGradients rms_norm_gradients(Backend& device, const TestMatrix& x, const std::vector<float>& weight,
+                                 const TestMatrix& dy, NormGradients start) {
+  const auto rows = x.view().rows;
+  TestMatrix y({DType(x.view().dtype), false}, rows, x.view().cols);
+  std::vector<float> inverse(static_cast<std::size_t>(rows));
+  device.rms_norm(RmsNormForward{x.view(), weight.data(), kEpsilon, y.mutable_view(), inverse.data()});
+  device.rms_norm(RmsNormBackward{x.view(), weight.data(), inverse.data(), dy.view(), start.dx.mutable_view(),
+                                  start.dweight.data()});
+  return start;
+}
+
+TEST_P(RmsNorm, BackwardAddsTheGradientsOfTheFormula) {
+  for (const auto& [rows, width, groups] : {Shape{1, 1}, Shape{3, 7}, Shape{70, 19}}) {
+    const TestMatrix x(storage(), rows, width, random_values(rows * width, 1, 2));
+    const TestMatrix dy(storage(), rows, width, random_values(rows * width, 2));
+    const std::vector<double> weight = random_values(width, 3);
+    const NormGradients start{{storage(), rows, width, random_values(rows * width, 4)},
+                              to_f32(random_values(width, 5))};
+    const NormGradients got = rms_norm_gradients(device(), x, to_f32(weight), dy, start);
+
+    const auto dx = numeric_gradient(
+        [&](const std::vector<double>& v) {
+          return dot(oracle::rms_norm(v, weight, double{kEpsilon}), dy.values());
+        },
+        x.values());
+    const auto dweight = numeric_gradient(
+        [&](const std::vector<double>& v) {
+          return dot(oracle::rms_norm(x.values(), v, double{kEpsilon}), dy.values());
+        },
+        weight);
+    EXPECT_TRUE(close(got.dx.values(), sum_of(start.dx.values(), dx), dtype(), kBackward))
+        << rows << " x " << width;
+    EXPECT_TRUE(close(got.dweight, sum_of(to_f64(start.dweight), dweight), kBackward));
+    EXPECT_TRUE(got.dx.guards_untouched());
+  }
+}
+
+TEST_P(RmsNorm, DoesNotDependOnThreads) {
+  constexpr std::int64_t kRows = 333;
+  constexpr std::int64_t kWidth = 130;
+  const TestMatrix x(storage(), kRows, kWidth, random_values(kRows * kWidth, 1));
+  const TestMatrix dy(storage(), kRows, kWidth, random_values(kRows * kWidth, 2));
+  const std::vector<float> weight = to_f32(random_values(kWidth, 3));
+  const NormGradients start{{storage(), kRows, kWidth, random_values(kRows * kWidth, 4)},
+                            std::vector<float>(kWidth)};
+  expect_same_for_any_threads([&] { return rms_norm_gradients(device(), x, weight, dy, start); });
+}
+
+TEST_P(RmsNorm, RefusesShapesThatDoNotFit) {
+  const TestMatrix x(storage(), 2, 4, random_values(8, 1));
+  TestMatrix y(storage(), 2, 3);
+  const std::vector<float> weight(4, 1.0f);
+  std::vector<float> inverse(2);
+  EXPECT_THROW(
+      device().rms_norm(RmsNormForward{x.view(), weight.data(), kEpsilon, y.mutable_view(), inverse.data()}),
+      Error);
+}
+
+TETRAD_INSTANTIATE_OP_TEST(RmsNorm);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+class GatedNorm : public OpTest {};
+
+constexpr Shape kGatedShapes[] = {{1, 1, 1}, {3, 6, 2}, {5, 21, 3}, {70, 24, 1}};
+
+TEST_P(GatedNorm, ForwardEqualsTheFormula) {
+  for (const auto& [rows, width, groups] : kGatedShapes) {
+    const TestMatrix y(storage(), rows, width, random_values(rows * width, 1, 2));
+    const TestMatrix z(storage(), rows, width, random_values(rows * width, 2, 4));
+    const std::vector<double> weight = random_values(width, 3);
+    const std::vector<float> weight_f32 = to_f32(weight);
+    TestMatrix out(storage(), rows, width);
+    std::vector<float> inverse(static_cast<std::size_t>(rows * groups));
+    device().gated_norm(GatedNormForward{y.view(), z.view(), weight_f32.data(), groups, kEpsilon,
+                                         out.mutable_view(), inverse.data()});
+    EXPECT_TRUE(close(out.values(),
+                      oracle::gated_norm(y.values(), z.values(), weight, groups, double{kEpsilon}), dtype(),
+                      2 * kForward))
+        << rows << " x " << width;
+    EXPECT_TRUE(out.guards_untouched());
+  }
+}
+
+struct GatedGradients {
+  TestMatrix dy, dz;
+  std::vector<float> dweight;
+  bool operator==(const GatedGradients& other) const {
+    return dy.same_bytes(other.dy) && dz.same_bytes(other.dz) && dweight == other.dweight;
+  }
+};
+
+GatedGradients gated_gradients(Backend& device, Storage storage, const Shape& shape, const TestMatrix& y,
+                               const TestMatrix& z, const std::vector<float>& weight, const TestMatrix& dout,
+                               const std::vector<float>& dweight) {
+  GatedGradients result{{storage, shape.rows, shape.width}, {storage, shape.rows, shape.width}, dweight};
+  TestMatrix out({storage.dtype, false}, shape.rows, shape.width);
+  std::vector<float> inverse(static_cast<std::size_t>(shape.rows * shape.groups));
+  device.gated_norm(GatedNormForward{y.view(), z.view(), weight.data(), shape.groups, kEpsilon,
+                                     out.mutable_view(), inverse.data()});
+  device.gated_norm(GatedNormBackward{y.view(), z.view(), weight.data(), shape.groups, inverse.data(),
+                                      dout.view(), result.dy.mutable_view(), result.dz.mutable_view(),
+                                      result.dweight.data()});
+  return result;
+}
+
+TEST_P(GatedNorm, BackwardWritesTheGradientsOfTheFormula) {
+  for (const Shape& shape : kGatedShapes) {
+    const auto& [rows, width, groups] = shape;
+    const TestMatrix y(storage(), rows, width, random_values(rows * width, 1, 2));
+    const TestMatrix z(storage(), rows, width, random_values(rows * width, 2, 2));
+    const TestMatrix dout(storage(), rows, width, random_values(rows * width, 3));
+    const std::vector<double> weight = random_values(width, 4);
+    const std::vector<float> start = to_f32(random_values(width, 5));
+    const GatedGradients got = gated_gradients(device(), storage(), shape, y, z, to_f32(weight), dout, start);
+
+    const auto f = [&](const auto& ys, const auto& zs, const auto& w) {
+      return dot(oracle::gated_norm(ys, zs, w, shape.groups, double{kEpsilon}), dout.values());
+    };
+    const auto dy = numeric_gradient([&](const auto& v) { return f(v, z.values(), weight); }, y.values());
+    const auto dz = numeric_gradient([&](const auto& v) { return f(y.values(), v, weight); }, z.values());
+    const auto dweight =
+        numeric_gradient([&](const auto& v) { return f(y.values(), z.values(), v); }, weight);
+    EXPECT_TRUE(close(got.dy.values(), dy, dtype(), kBackward)) << rows << " x " << width;
+    EXPECT_TRUE(close(got.dz.values(), dz, dtype(), kBackward)) << rows << " x " << width;
+    EXPECT_TRUE(close(got.dweight, sum_of(to_f64(start), dweight), kBackward));
+    EXPECT_TRUE(got.dy.guards_untouched() && got.dz.guards_untouched());
+  }
+}
+
+TEST_P(GatedNorm, DoesNotDependOnThreads) {
+  constexpr Shape kShape{200, 96, 4};
+  constexpr std::int64_t kSize = kShape.rows * kShape.width;
+  const TestMatrix y(storage(), kShape.rows, kShape.width, random_values(kSize, 1));
+  const TestMatrix z(storage(), kShape.rows, kShape.width, random_values(kSize, 2));
+  const TestMatrix dout(storage(), kShape.rows, kShape.width, random_values(kSize, 3));
+  const std::vector<float> weight = to_f32(random_values(kShape.width, 4));
+  expect_same_for_any_threads([&] {
+    return gated_gradients(device(), storage(), kShape, y, z, weight, dout,
+                           std::vector<float>(weight.size()));
+  });
+}
+
+TEST_P(GatedNorm, RefusesGroupsThatDoNotDivideTheWidth) {
+  const TestMatrix y(storage(), 2, 4, random_values(8, 1));
+  TestMatrix out(storage(), 2, 4);
+  const std::vector<float> weight(4, 1.0f);
+  std::vector<float> inverse(6);
+  for (const std::int64_t groups : {3, 0})
+    EXPECT_THROW(device().gated_norm(GatedNormForward{y.view(), y.view(), weight.data(), groups, kEpsilon,
+                                                      out.mutable_view(), inverse.data()}),
+                 Error);
+}
+
+TETRAD_INSTANTIATE_OP_TEST(GatedNorm);
+
+}  // namespace
+}  // namespace tetrad::testing
