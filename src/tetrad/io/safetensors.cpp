@@ -1,6 +1,7 @@
 #include "tetrad/io/safetensors.h"
 
 #include <fmt/ranges.h>
+#include <sys/types.h>
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +10,6 @@
 
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
-#include "tetrad/io/output_file.h"
 
 namespace tetrad {
 namespace {
@@ -35,14 +35,14 @@ std::span<const std::byte> SafetensorsFile::bytes(const TensorInfo& tensor) cons
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& target,
                                      const std::vector<TensorDeclaration>& tensors,
-                                     std::map<std::string, std::string> metadata)
+                                     std::map<std::string, std::string> metadata, Sha256* hash)
     : target_(fmt::format("{:?}", target.native())) {
   metadata.insert_or_assign("format", "pt");
   declare(tensors);
   assign_offsets();
   const std::string header = header_bytes(metadata);
   data_begin_ = header.size();
-  output_ = std::make_unique<OutputFile>(target);
+  output_ = std::make_unique<AtomicFile>(target, hash);
   output_->write_at(0, std::as_bytes(std::span(header)));
 }
 
@@ -81,6 +81,19 @@ void SafetensorsWriter::assign_offsets() {
                  "cannot write {}: its tensors have more bytes than a file can hold; split it", target_);
     end = *sum;
   }
+}
+
+std::vector<std::string> SafetensorsWriter::data_order() const {
+  std::vector<const std::pair<const std::string, Slot>*> order;
+  order.reserve(slots_.size());
+  for (const auto& entry : slots_) order.push_back(&entry);
+  // Empty tensors share their offset with the one that follows, hence the size as second key.
+  std::ranges::stable_sort(
+      order, {}, [](const auto* entry) { return std::pair(entry->second.begin, entry->second.bytes); });
+  std::vector<std::string> names;
+  names.reserve(order.size());
+  for (const auto* entry : order) names.push_back(entry->first);
+  return names;
 }
 
 std::string SafetensorsWriter::header_bytes(const std::map<std::string, std::string>& metadata) const {
@@ -132,7 +145,7 @@ void SafetensorsWriter::commit() {
   if (!output_) refuse("it is finished");
   for (const auto& [name, slot] : slots_)
     if (!slot.written) refuse(fmt::format("tensor {} was not written", quoted_name(name)));
-  const std::unique_ptr<OutputFile> output =
+  const std::unique_ptr<AtomicFile> output =
       std::move(output_);  // One attempt: if it fails, the temporary file goes.
   output->commit();
 }
