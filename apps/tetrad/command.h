@@ -14,6 +14,8 @@ using Action = std::function<void()>;
 void add_info(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_data(CLI::App& app, Action& action);
+void add_tokenizer(CLI::App& app, Action& action);
 
 /// --threads, the same everywhere.
 void add_threads_option(CLI::App& command);

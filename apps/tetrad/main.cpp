@@ -35,6 +35,8 @@ int run(int argc, char** argv) {
   tetrad::app::Action action;
   tetrad::app::add_info(app, action);
   tetrad::app::add_quantize(app, action);
+  tetrad::app::add_data(app, action);
+  tetrad::app::add_tokenizer(app, action);
   tetrad::app::add_bench(app, action);
 
   try {
