@@ -36,6 +36,8 @@ int run(int argc, char** argv) {
   tetrad::app::Action action;
   tetrad::app::add_info(app, action);
   tetrad::app::add_quantize(app, action);
+  tetrad::app::add_data(app, action);
+  tetrad::app::add_tokenizer(app, action);
   tetrad::app::add_train(app, action);
   tetrad::app::add_eval(app, action);
   tetrad::app::add_score(app, action);

@@ -254,7 +254,8 @@ TokenMetadata TokenFileWriter::commit(TokenMetadata metadata) {
   metadata.tokens = tokens_;
   metadata.documents = documents();
   metadata.unigram_entropy = unigram_entropy(counts_);
-  json_.append(std::as_bytes(std::span(to_json_text(metadata))));
+  const std::string sidecar = to_json_text(metadata);
+  json_.append(std::as_bytes(std::span(sidecar)));
 
   bin_.flush();
   idx_.flush();

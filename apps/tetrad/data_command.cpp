@@ -1,0 +1,117 @@
+#include "data_command.h"
+
+#include "command.h"
+
+namespace tetrad::app {
+namespace {
+
+void add_prepare(CLI::App& data, Action& action) {
+  CLI::App* command = data.add_subcommand(
+      "prepare",
+      "Text files and folders to a token file: NAME.bin and NAME.idx (Megatron), NAME.json, and the same for "
+      "NAME-heldout. Every file is a document. Binary files, names that begin with a dot and symbolic links "
+      "are "
+      "skipped in folders.");
+  auto arguments = std::make_shared<PrepareArguments>();
+  command->add_option("PATH", arguments->paths, "Text files or folders")->required();
+  command->add_option("-o,--output", arguments->output, "NAME of the token file")
+      ->required()
+      ->type_name("NAME");
+  command->add_option("--tokenizer", arguments->tokenizer, "bytes, or a tokenizer.json")
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--heldout", arguments->heldout,
+          "Fraction to hold out: of the files (by a hash of their paths), or the end of a single file")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str();
+  command->add_option("--include", arguments->include, "Only files in folders that match, such as '*.md'")
+      ->type_name("GLOB")
+      ->expected(1);
+  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  add_threads_option(*command);
+  set_examples(*command,
+               "  tetrad data prepare /usr/include/c++ -o headers\n"
+               "  tetrad data prepare book.txt notes/ -o text --tokenizer tokenizer.json --heldout 0.05\n"
+               "  tetrad data prepare src -o code --include '*.cpp' --include '*.h'");
+  command->callback([&action, arguments] { action = [arguments] { data_prepare(*arguments); return ExitCode::ok; }; });
+}
+
+void add_synth(CLI::App& data, Action& action) {
+  CLI::App* command = data.add_subcommand(
+      "synth",
+      "A language with known entropy, as a token file. The entropy (nats per token, given all tokens before) "
+      "is "
+      "written to NAME.json, so that training can report how far it is from the best there is.");
+  auto arguments = std::make_shared<SynthArguments>();
+  SynthConfig& config = arguments->config;
+  const auto kinds = synth_kinds();
+  command->add_option("KIND", config.kind, "Which language")
+      ->required()
+      ->check(CLI::IsMember(std::vector<std::string>(kinds.begin(), kinds.end())));
+  command->add_option("-o,--output", arguments->output, "NAME of the token file")
+      ->required()
+      ->type_name("NAME");
+  command->add_option("--tokens", arguments->tokens, "Tokens to write")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  command->add_option("--heldout", arguments->heldout, "Tokens of NAME-heldout, as a fraction of --tokens")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command->add_option("--vocab", config.vocab, "Size of the vocabulary (default: what suits the language)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seed", config.seed, "Chooses the language and what is said in it")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{INT64_MAX}))
+      ->capture_default_str();
+  const auto add = [&](const char* option, std::int64_t& value, const char* help) {
+    command->add_option(option, value, help)->check(CLI::PositiveNumber)->capture_default_str();
+  };
+  add("--branching", config.branching, "markov: successors of each token");
+  add("--depth", config.depth, "pcfg: levels of rules");
+  add("--symbols", config.symbols, "pcfg: nonterminals of each level");
+  add("--rules", config.rules, "pcfg: rules of each nonterminal");
+  add("--pairs", config.pairs, "recall: keys with values in an episode");
+  add("--queries", config.queries, "recall: questions in an episode");
+  add("--digits", config.digits, "arithmetic: digits of an operand, at most");
+  command->add_flag("--reversed", config.reversed, "arithmetic: write the answer's last digit first");
+  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  set_examples(*command,
+               "  tetrad data synth markov -o chain --vocab 64 --branching 4 --tokens 2000000\n"
+               "  tetrad data synth recall -o recall --pairs 8\n"
+               "  tetrad data synth arithmetic -o sums --digits 2 --reversed");
+  command->callback([&action, arguments] { action = [arguments] { data_synth(*arguments); return ExitCode::ok; }; });
+}
+
+void add_inspect(CLI::App& data, Action& action) {
+  CLI::App* command = data.add_subcommand(
+      "inspect", "What is in a token file. Reads all of it, and fails if anything is wrong with it.");
+  auto arguments = std::make_shared<InspectArguments>();
+  command->add_option("NAME", arguments->name, "Token file, with or without .bin")->required();
+  command
+      ->add_option(
+          "--vocab", arguments->vocab,
+          "All ids must be below this (default: the vocabulary that NAME.json speaks of, if there is one)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  add_threads_option(*command);
+  set_examples(*command,
+               "  tetrad data inspect headers\n  tetrad data inspect foreign.bin --vocab 50257 --json");
+  command->callback([&action, arguments] { action = [arguments] { data_inspect(*arguments); return ExitCode::ok; }; });
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Action& action) {
+  CLI::App* data =
+      app.add_subcommand("data", "Token files: make them from text, invent them, look into them");
+  data->require_subcommand(1);
+  add_prepare(*data, action);
+  add_synth(*data, action);
+  add_inspect(*data, action);
+  set_examples(*data,
+               "  tetrad data prepare notes/ -o notes\n"
+               "  tetrad data synth markov -o chain\n"
+               "  tetrad data inspect notes");
+}
+
+}  // namespace tetrad::app

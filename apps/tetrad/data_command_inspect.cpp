@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "data_command.h"
+#include "tetrad/core/error.h"
+#include "tetrad/data/token_file.h"
+#include "tetrad/tokenizer/tokenizer.h"
+
+namespace tetrad::app {
+namespace {
+
+/// Nothing if the ids are so large that counting each would take much memory.
+std::optional<double> measured_unigram_entropy(const TokenFile& file, std::int64_t highest) {
+  constexpr std::int64_t kMaxIds = std::int64_t{1} << 24;
+  if (highest >= kMaxIds) return std::nullopt;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(highest + 1));
+  std::vector<std::int32_t> buffer(std::size_t{1} << 20);
+  for (std::int64_t first = 0; first < file.size(); first += std::ssize(buffer)) {
+    const auto part = std::span(buffer).first(
+        static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(buffer), file.size() - first)));
+    file.read(first, part);
+    for (const std::int32_t id : part) ++counts[static_cast<std::size_t>(id)];
+  }
+  return unigram_entropy(counts);
+}
+
+/// The text of the tokens, if their tokenizer is at hand.
+std::optional<std::string> decoded(const TokenFile& file, std::span<const std::int32_t> ids) {
+  const auto& metadata = file.metadata();
+  if (!metadata || metadata->tokenizer.empty()) return std::nullopt;
+  try {
+    const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(metadata->tokenizer);
+    if (tokenizer->hash() != metadata->tokenizer_hash) return std::nullopt;
+    return tokenizer->decode(ids);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void data_inspect(const InspectArguments& arguments) {
+  constexpr std::int64_t kShown = 64;
+  const TokenFile file(arguments.name);
+  const auto& metadata = file.metadata();
+  const TokenFile::Range range = file.id_range();
+  const std::int64_t any = std::int64_t{1} << 31;
+  const std::int64_t vocab = arguments.vocab > 0 ? arguments.vocab : metadata ? metadata->vocab : any;
+  file.validate(vocab);
+  const std::optional<double> unigram = measured_unigram_entropy(file, range.highest);
+  std::vector<std::int32_t> first(static_cast<std::size_t>(std::min(kShown, file.size())));
+  file.read(0, first);
+  const std::optional<std::string> text = decoded(file, first);
+
+  nlohmann::json object = {{"name", file.name()},           {"tokens", file.size()},
+                           {"documents", file.documents()}, {"dtype", name_of(file.dtype())},
+                           {"lowest_id", range.lowest},     {"highest_id", range.highest},
+                           {"first_tokens", first}};
+  if (unigram) object["unigram_entropy"] = *unigram;
+  if (metadata) object["metadata"] = nlohmann::json::parse(to_json_text(*metadata));
+  if (text) object["first_text"] = *text;
+  if (arguments.json) {
+    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  const auto line = [](std::string_view name, const std::string& value) {
+    fmt::print("{:<16} {}\n", name, value);
+  };
+  line("name", file.name());
+  line("tokens", fmt::format("{} in {} documents, {}", file.size(), file.documents(), name_of(file.dtype())));
+  line("ids", file.size() > 0 ? fmt::format("{} to {}", range.lowest, range.highest) : "none");
+  line("unigram entropy",
+       unigram ? fmt::format("{:.4f} nats", *unigram) : "not counted: the ids are too large");
+  if (metadata) {
+    line("vocabulary", fmt::format("{}", metadata->vocab));
+    if (!metadata->tokenizer.empty())
+      line("tokenizer", fmt::format("{} ({})", metadata->tokenizer, metadata->tokenizer_hash));
+    if (metadata->bytes > 0 && metadata->tokens > 0)
+      line("text", fmt::format("{} bytes, {:.3f} per token", metadata->bytes,
+                               static_cast<double>(metadata->bytes) / static_cast<double>(metadata->tokens)));
+    if (metadata->entropy)
+      line("language", fmt::format("{}, entropy {:.4f} nats per token", metadata->kind, *metadata->entropy));
+  }
+  line("first tokens", text ? fmt::format("{:?}", *text) : fmt::format("{}", fmt::join(first, " ")));
+}
+
+}  // namespace tetrad::app
