@@ -2,6 +2,7 @@
 // Runs the built program as a user does.
 
 #include <fcntl.h>
+#include <csignal>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,28 +21,61 @@ struct Outcome {
   std::string err;
 };
 
-/// TETRAD_PROGRAM is defined by the build.
-inline Outcome run_tetrad(const std::vector<std::string>& arguments) {
-  const TemporaryFolder folder;
-  const std::string out = folder.file("out");
-  const std::string err = folder.file("err");
-  std::vector<std::string> words = {TETRAD_PROGRAM};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+/// The program, running. TETRAD_PROGRAM is defined by the build.
+class RunningTetrad {
+ public:
+  /// `environment` is added to our own, as NAME=value.
+  explicit RunningTetrad(const std::vector<std::string>& arguments,
+                         const std::vector<std::string>& environment = {})
+      : out_(folder_.file("out")), err_(folder_.file("err")) {
+    std::vector<std::string> words = {TETRAD_PROGRAM};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<std::string> variables = environment;
+    for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
 
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT, 0600);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), O_WRONLY | O_CREAT, 0600);
-  pid_t child = 0;
-  const int error = posix_spawn(&child, TETRAD_PROGRAM, &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw std::runtime_error("cannot start " TETRAD_PROGRAM);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_.c_str(), O_WRONLY | O_CREAT, 0600);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err_.c_str(), O_WRONLY | O_CREAT, 0600);
+    const int error =
+        posix_spawn(&child_, TETRAD_PROGRAM, &actions, nullptr, pointers(words).data(), pointers(variables).data());
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) throw std::runtime_error("cannot start " TETRAD_PROGRAM);
+  }
+  RunningTetrad(const RunningTetrad&) = delete;
+  RunningTetrad& operator=(const RunningTetrad&) = delete;
+  ~RunningTetrad() {
+    if (child_ > 0) kill(child_, SIGKILL), wait();
+  }
+
+  void send(int signal) const { kill(child_, signal); }
+  bool finished() const {
+    siginfo_t info = {};
+    return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+  }
+  Outcome wait() {
+    int status = 0;
+    waitpid(child_, &status, 0);
+    child_ = 0;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out_), read_file(err_)};
+  }
+
+ private:
+  static std::vector<char*> pointers(std::vector<std::string>& words) {
+    std::vector<char*> result;
+    for (std::string& word : words) result.push_back(word.data());
+    result.push_back(nullptr);
+    return result;
+  }
+
+  TemporaryFolder folder_;
+  std::string out_, err_;
+  pid_t child_ = 0;
+};
+
+inline Outcome run_tetrad(const std::vector<std::string>& arguments,
+                          const std::vector<std::string>& environment = {}) {
+  return RunningTetrad(arguments, environment).wait();
 }
 
 }  // namespace tetrad::testing

@@ -35,6 +35,8 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     // io/metrics_log, io/tensorboard
     "metrics.write",
     "events.write",
+    // train/trainer: the loss of the step counts as not finite
+    "train.non_finite",
 });
 
 namespace detail {

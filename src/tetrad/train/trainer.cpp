@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
+#include "tetrad/core/failpoint.h"
 #include "tetrad/eval/evaluation.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/train/schedule.h"
@@ -160,6 +162,7 @@ Trainer::StepOutcome Trainer::compute_gradients() {
     if (pass.non_finite && !first_bad) first_bad = pass;
   }
   outcome.loss = loss_sum / static_cast<double>(tokens_per_step());
+  if (failpoint("train.non_finite") != 0) outcome.loss = std::numeric_limits<double>::quiet_NaN();
   const AdamWOptimizer::GradientReport gradients = optimizer_.inspect();
   outcome.grad_norm = gradients.norm;
   outcome.fault = find_fault(first_bad.value_or(Pass{}), outcome, gradients);

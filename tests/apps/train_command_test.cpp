@@ -1,0 +1,315 @@
+// Training as a user does it: the program is started, killed, resumed, and its files are compared to the bit.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "support/files.h"
+#include "support/process.h"
+#include "tetrad/core/failpoint.h"
+
+namespace tetrad::testing {
+namespace {
+
+constexpr const char* kLlama =
+    "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 48, activation: swiglu, "
+    "vocab: 64, tied: true}\n";
+constexpr const char* kHybrid =
+    "model: {pattern: \"M-*-\", hidden: 32, heads: 2, kv_heads: 2, head_dim: 16, ffn: 64, activation: squared_relu, "
+    "vocab: 64, tied: false, rope: none, mamba: {heads: 4, head_dim: 16, groups: 2, state: 15, chunk: 8}}\n";
+constexpr std::int64_t kSteps = 12;
+
+using Words = std::vector<std::string>;
+
+/// A folder with two small sources and the configuration of a small run: two phases, a precision switch in the
+/// middle, two microbatches per step.
+class Training : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& [name, seed] : {std::pair("a", "1"), std::pair("b", "2")}) {
+      const Outcome made = run_tetrad({"data", "synth", "markov", "-o", folder_.file(name), "--vocab", "64",
+                                       "--tokens", "4000", "--seed", seed});
+      ASSERT_EQ(made.exit_code, 0) << made.err;
+    }
+  }
+
+  Words arguments(const std::string& model, const std::string& recipe, const std::string& out, Words more = {}) {
+    const std::string config = folder_.file("config-" + out + ".yaml");
+    write_file(config, model + "precision: {recipe: " + recipe +
+                           ", high_precision: {first: 0, last: 1}, schedule: [{at: 0.5, forward: bf16}]}\n"
+                           "data: {sources: {a: {path: " +
+                           folder_.file("a") + ", heldout: " + folder_.file("a-heldout") +
+                           "}, b: {path: " + folder_.file("b") +
+                           "}}, phases: [{until: 0.6, mix: {a: 1}}, {until: 1, mix: {a: 0.3, b: 0.7}}]}\n"
+                           "train: {steps: " +
+                           std::to_string(kSteps) +
+                           ", batch: 4, microbatch: 2, sequence: 32, seed: 3, checkpoint: 3, eval: {every: 4, "
+                           "sequences: 3}, telemetry_every: 5}\n"
+                           "schedule: {kind: wsd, warmup: 0.2, decay: 0.3}\n");
+    Words words = {"train", config, "--out", folder_.file(out)};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  /// Everything in metrics.jsonl that does not speak of time, memory or files.
+  std::vector<nlohmann::json> metrics(const std::string& run) {
+    std::vector<nlohmann::json> lines;
+    std::ifstream in(folder_ / run / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      nlohmann::json json = nlohmann::json::parse(line);
+      if (json["kind"] == "checkpoint") continue;
+      for (const char* key : {"tokens_per_s", "tflops", "seconds", "memory_bytes"}) json.erase(key);
+      lines.push_back(json);
+    }
+    return lines;
+  }
+
+  /// The bytes of the complete final state.
+  std::string final_state(const std::string& run, std::int64_t step = kSteps) {
+    const std::filesystem::path checkpoint = folder_ / run / "checkpoints" / ("step-" + std::to_string(step));
+    return read_file(checkpoint / "model.safetensors") + read_file(checkpoint / "optimizer.safetensors") +
+           read_file(checkpoint / "state.json");
+  }
+
+  void expect_same_run(const std::string& expected, const std::string& actual) {
+    EXPECT_EQ(metrics(actual), metrics(expected));
+    EXPECT_FALSE(final_state(expected).empty());
+    EXPECT_TRUE(final_state(actual) == final_state(expected));
+  }
+
+  /// Resumes until the run ends; what ended before does not matter.
+  void finish(const std::string& run) {
+    const Outcome resumed = run_tetrad({"train", "--resume", folder_.file(run)});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  }
+
+  TemporaryFolder folder_;
+};
+
+struct Family {
+  std::string name;
+  const char* model;
+  std::string recipe;
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
+void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
+
+class KilledRuns : public Training, public ::testing::WithParamInterface<Family> {};
+
+TEST_P(KilledRuns, ResumeToTheBit) {
+  const Family& family = GetParam();
+  const Outcome whole = run_tetrad(arguments(family.model, family.recipe, "whole", {"run.threads=1"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+
+  // SIGKILL at moments that nobody chose, and at chosen ones: inside a step, inside a checkpoint.
+  {
+    RunningTetrad first(arguments(family.model, family.recipe, "killed", {"run.threads=1"}));
+    while (!std::filesystem::exists(folder_ / "killed" / "checkpoints" / "step-0") && !first.finished())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));
+    first.send(SIGKILL);
+    first.wait();
+  }
+  for (const int milliseconds : {40, 5, 60}) {
+    RunningTetrad again({"train", "--resume", folder_.file("killed")});
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    again.send(SIGKILL);
+    again.wait();
+  }
+  for (const char* where : {"metrics.write=kill@2", "checkpoint.write=kill@2", "checkpoint.after_rename=kill"})
+    run_tetrad({"train", "--resume", folder_.file("killed")}, {std::string("TETRAD_FAILPOINTS=") + where});
+  finish("killed");
+  expect_same_run("whole", "killed");
+
+  // Another number of threads: the same bits.
+  const Outcome threads = run_tetrad(arguments(family.model, family.recipe, "threads", {"run.threads=2"}));
+  ASSERT_EQ(threads.exit_code, 0) << threads.err;
+  expect_same_run("whole", "threads");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KilledRuns,
+                         ::testing::Values(Family{"llama_bf16", kLlama, "bf16"}, Family{"llama_nvfp4", kLlama, "nvfp4"},
+                                           Family{"hybrid_bf16", kHybrid, "bf16"},
+                                           Family{"hybrid_nvfp4", kHybrid, "nvfp4"}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_F(Training, EveryFailpointLeavesARunThatCanBeResumed) {
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "whole")).exit_code, 0);
+  for (const std::string_view point : kFailpoints) {
+    if (point.starts_with("train.")) continue;  // those are faults of the training, not of the machine
+    for (const char* action : {"kill@4", "enospc@4", "eio@4"}) {
+      SCOPED_TRACE(std::string(point) + "=" + action);
+      const std::string run = "run-" + std::string(point) + "-" + action;
+      const Outcome first = run_tetrad(arguments(kLlama, "nvfp4", run),
+                                       {"TETRAD_FAILPOINTS=" + std::string(point) + "=" + action});
+      if (first.exit_code != 0) finish(run);
+      expect_same_run("whole", run);
+      std::filesystem::remove_all(folder_ / run);
+    }
+  }
+}
+
+TEST_F(Training, SignalsSaveAndStop) {
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", "whole")).exit_code, 0);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const std::string run = signal == SIGTERM ? "term" : "int";
+    RunningTetrad running(arguments(kLlama, "bf16", run));
+    while (!std::filesystem::exists(folder_ / run / "checkpoints" / "step-0"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    running.send(signal);
+    const Outcome stopped = running.wait();
+    if (stopped.exit_code == 0) continue;  // it was faster
+    EXPECT_EQ(stopped.exit_code, 5) << stopped.err;
+    EXPECT_NE(stopped.err.find("--resume"), std::string::npos) << stopped.err;
+    finish(run);
+    expect_same_run("whole", run);
+  }
+}
+
+TEST_F(Training, DamagedCheckpointsAreLeftAsideAndNeverSilently) {
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "whole")).exit_code, 0);
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "damaged")).exit_code, 0);
+  const auto damage = [&](std::int64_t step) {
+    const auto file = folder_ / "damaged" / "checkpoints" / ("step-" + std::to_string(step)) / "model.safetensors";
+    std::string bytes = read_file(file);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    write_file(file, bytes);
+  };
+  damage(kSteps);
+  const Outcome resumed = run_tetrad({"train", "--resume", folder_.file("damaged")});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("cannot be used"), std::string::npos) << resumed.err;
+  expect_same_run("whole", "damaged");
+
+  for (const std::int64_t step : {kSteps - 3, kSteps}) damage(step);
+  const Outcome refused = run_tetrad({"train", "--resume", folder_.file("damaged")});
+  EXPECT_EQ(refused.exit_code, 4) << refused.err;
+  EXPECT_EQ(run_tetrad({"eval", folder_.file("damaged"), "--data", folder_.file("a")}).exit_code, 4);
+}
+
+TEST_F(Training, AFaultySingleStepIsSkippedRolledBackOrStopsTheRun) {
+  const auto with_policy = [&](const std::string& run, const std::string& policy) {
+    return run_tetrad(arguments(kLlama, "nvfp4", run, {"train.health.policy=" + policy}),
+                      {"TETRAD_FAILPOINTS=train.non_finite=eio@5"});
+  };
+  const Outcome skipped = with_policy("skip", "skip");
+  EXPECT_EQ(skipped.exit_code, 0) << skipped.err;
+  EXPECT_NE(read_file(folder_ / "skip" / "metrics.jsonl").find("\"skipped\":true"), std::string::npos);
+
+  const Outcome rolled_back = with_policy("rollback", "rollback");
+  EXPECT_EQ(rolled_back.exit_code, 0) << rolled_back.err;
+  EXPECT_NE(rolled_back.err.find("went back to step 3"), std::string::npos) << rolled_back.err;
+
+  const Outcome stopped = with_policy("stop", "stop");
+  EXPECT_EQ(stopped.exit_code, 3) << stopped.err;
+  finish("stop");  // the state before the bad step was saved
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "whole")).exit_code, 0);
+  EXPECT_TRUE(final_state("stop") == final_state("whole"));
+}
+
+TEST_F(Training, ARunThatBlowsUpStops) {
+  const Outcome blown =
+      run_tetrad(arguments(kLlama, "nvfp4", "blown", {"optim.lr=1e30", "train.health.max_skips=2", "optim.clip=0"}));
+  EXPECT_EQ(blown.exit_code, 3) << blown.err;
+  EXPECT_NE(read_file(folder_ / "blown" / "metrics.jsonl").find("\"kind\":\"event\""), std::string::npos);
+}
+
+TEST_F(Training, BadConfigurationsAreRefusedBeforeAnythingIsWritten) {
+  const auto refused = [&](const Words& more, const std::string& fragment) {
+    const Outcome outcome = run_tetrad(arguments(kLlama, "nvfp4", "bad", more));
+    EXPECT_EQ(outcome.exit_code, 2) << fragment << outcome.err;
+    EXPECT_NE(outcome.err.find(fragment), std::string::npos) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "bad")) << fragment;
+  };
+  refused({"model.vocab=32"}, "vocab");
+  refused({"model.hidden=33"}, "hidden");
+  refused({"train.stepps=3"}, "did you mean");
+  refused({"train.microbatch=3"}, "microbatch");
+  refused({"data.sources.a.path=" + folder_.file("nothing")}, "nothing");
+  refused({"precision.rht.size=5"}, "rht");
+  refused({"run.backend=cuda"}, "CUDA");
+  write_file(folder_ / "a.bin", read_file(folder_ / "a.bin").substr(0, 1001));
+  refused({}, "a.bin");
+}
+
+TEST_F(Training, ARunIsNotOverwrittenNorChanged) {
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", "run", {"train.steps=3"})).exit_code, 0);
+  const Outcome again = run_tetrad(arguments(kLlama, "bf16", "run", {"train.steps=3"}));
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.err.find("--resume"), std::string::npos) << again.err;
+  const Outcome changed = run_tetrad({"train", "--resume", folder_.file("run"), "optim.lr=1"});
+  EXPECT_EQ(changed.exit_code, 2);
+  EXPECT_NE(changed.err.find("optim.lr"), std::string::npos) << changed.err;
+  EXPECT_EQ(run_tetrad({"train", "--resume", folder_.file("nowhere")}).exit_code, 2);
+}
+
+TEST_F(Training, ACheckpointCanBeUsed) {
+  ASSERT_EQ(run_tetrad(arguments(kHybrid, "nvfp4", "run", {"precision.schedule=[]"})).exit_code, 0);
+  const nlohmann::json last = metrics("run").back();
+  ASSERT_EQ(last["kind"], "eval");
+
+  // The same held-out sequences at the same precision: the same loss.
+  const Outcome eval = run_tetrad({"eval", folder_.file("run"), "--data", folder_.file("a-heldout"), "--sequences", "3",
+                                   "--batch", "2", "--json"});
+  ASSERT_EQ(eval.exit_code, 0) << eval.err;
+  const double loss = nlohmann::json::parse(eval.out)["data"][folder_.file("a-heldout")]["loss"];
+  EXPECT_NEAR(loss, last["loss"].get<double>(), 1e-2);  // another batch: other tensor scales
+
+  write_file(folder_ / "ids.txt", "1 2 3 4 5\n7,8,9\n");
+  const Words score = {"score", folder_.file("run"), "--tokens", folder_.file("ids.txt"), "--precision", "f32"};
+  Words with_files = score;
+  with_files.insert(with_files.end(), {"--json", "--logits", folder_.file("logits.safetensors")});
+  const Outcome scored = run_tetrad(with_files);
+  ASSERT_EQ(scored.exit_code, 0) << scored.err;
+  const nlohmann::json lines = nlohmann::json::parse(scored.out)["lines"];
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[0]["logprobs"][0].is_null());
+  EXPECT_EQ(lines[0]["logprobs"].size(), 5u);
+  EXPECT_LT(lines[0]["sum"].get<double>(), 0);
+
+  for (const char* bad : {"1 2 64\n", "1 x\n", "\n", "-1\n"}) {
+    write_file(folder_ / "ids.txt", bad);
+    EXPECT_EQ(run_tetrad(score).exit_code, 2) << bad;
+  }
+  // Synthetic tokens are no text.
+  EXPECT_EQ(run_tetrad({"generate", folder_.file("run"), "--prompt", "x"}).exit_code, 2);
+}
+
+TEST_F(Training, TextIsGeneratedFromItsSeed) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the quick brown fox " + std::to_string(i * 7919 % 1000) + "\n";
+  write_file(folder_ / "text.txt", text);
+  ASSERT_EQ(run_tetrad({"data", "prepare", folder_.file("text.txt"), "-o", folder_.file("text")}).exit_code, 0);
+  const std::string source = folder_.file("text");
+  const Outcome trained = run_tetrad(
+      arguments(kLlama, "nvfp4", "run",
+                {"model.vocab=256", "data.sources={text: " + source + "}", "data.phases=[]", "data.tokenizer=bytes"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto generate = [&](const Words& more) {
+    Words words = {"generate", folder_.file("run"), "--prompt", "the ", "--tokens", "20", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run_tetrad(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_EQ(generate({"--seed", "1"}), generate({"--seed", "1"}));
+  EXPECT_NE(generate({"--seed", "1"}), generate({"--seed", "2"}));
+  EXPECT_EQ(generate({"--temperature", "0", "--seed", "1"}), generate({"--temperature", "0", "--seed", "2"}));
+}
+
+TEST_F(Training, ADryRunShowsEveryGemmAndTrainsNothing) {
+  const Outcome dry = run_tetrad(arguments(kHybrid, "nvfp4", "dry", {"--dry-run"}));
+  ASSERT_EQ(dry.exit_code, 0) << dry.err;
+  for (const char* expected :
+       {"blocks.0.in", "blocks.1.up", "blocks.2.qkv", "blocks.3.down", "hadamard 16", "16x16", "parameters", "memory",
+        "from 50 % of the tokens on"})
+    EXPECT_NE(dry.out.find(expected), std::string::npos) << expected;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "dry"));
+}
+
+}  // namespace
+}  // namespace tetrad::testing
