@@ -1,0 +1,127 @@
+#include "tetrad/core/failpoint.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "tetrad/core/error.h"
+
+namespace tetrad {
+namespace detail {
+
+std::atomic<FailpointState> failpoint_state = FailpointState::unread;
+
+}  // namespace detail
+
+namespace {
+
+constexpr int kKill = -1;  // In the place of an errno.
+
+struct Armed {
+  std::string_view name;
+  int action = 0;
+  std::int64_t only_at = 0;  //!< 0: every time
+  std::int64_t hits = 0;
+};
+
+std::mutex armed_mutex;
+std::vector<Armed> armed_points;
+
+Armed parse_point(std::string_view text) {
+  const auto refuse = [&](const std::string& reason) {
+    fail("failpoint {:?}: {}; write NAME=kill, NAME=enospc or NAME=eio, with @N for the N-th time only", text,
+         reason);
+  };
+  const std::size_t equals = text.find('=');
+  if (equals == text.npos) refuse("there is no '='");
+  const std::string_view name = text.substr(0, equals);
+  const auto* const known = std::ranges::find(kFailpoints, name);
+  if (known == kFailpoints.end())
+    refuse(fmt::format("there is no such point; there are {}", fmt::join(kFailpoints, ", ")));
+
+  Armed point{.name = *known};
+  std::string_view action = text.substr(equals + 1);
+  if (const std::size_t at = action.find('@'); at != action.npos) {
+    const std::string_view number = action.substr(at + 1);
+    const char* const end = number.data() + number.size();
+    const auto [stop, error] = std::from_chars(number.data(), end, point.only_at);
+    if (error != std::errc() || stop != end || point.only_at < 1)
+      refuse("what follows '@' is not a number from 1");
+    action = action.substr(0, at);
+  }
+  if (action == "kill") {
+    point.action = kKill;
+  } else if (action == "enospc") {
+    point.action = ENOSPC;
+  } else if (action == "eio") {
+    point.action = EIO;
+  } else {
+    refuse("unknown action");
+  }
+  return point;
+}
+
+std::vector<Armed> parse_points(std::string_view specification) {
+  std::vector<Armed> points;
+  while (!specification.empty()) {
+    const std::size_t comma = std::min(specification.find(','), specification.size());
+    points.push_back(parse_point(specification.substr(0, comma)));
+    specification.remove_prefix(std::min(comma + 1, specification.size()));
+  }
+  return points;
+}
+
+/// With the mutex held.
+void arm(std::string_view specification) {
+  armed_points = parse_points(specification);
+  detail::failpoint_state.store(
+      armed_points.empty() ? detail::FailpointState::off : detail::FailpointState::armed,
+      std::memory_order_release);
+}
+
+}  // namespace
+
+int detail::failpoint_reached(std::string_view name) {
+  if (std::ranges::find(kFailpoints, name) == kFailpoints.end())
+    throw Error(fmt::format("failpoint {:?} is not listed in kFailpoints; this is a bug", name),
+                ExitCode::failure);
+  const std::lock_guard lock(armed_mutex);
+  if (failpoint_state.load(std::memory_order_acquire) == FailpointState::unread) {
+    const char* const variable = std::getenv("TETRAD_FAILPOINTS");  // NOLINT(concurrency-mt-unsafe)
+    arm(variable == nullptr ? "" : variable);
+  }
+  int result = 0;
+  for (Armed& point : armed_points) {
+    if (point.name != name) continue;
+    ++point.hits;
+    if (point.only_at != 0 && point.hits != point.only_at) continue;
+    if (point.action == kKill) std::raise(SIGKILL);
+    result = point.action;
+  }
+  return result;
+}
+
+bool failpoint_fails(std::string_view name) {
+  const int code = failpoint(name);
+  if (code != 0) errno = code;
+  return code != 0;
+}
+
+void set_failpoints(std::string_view specification) {
+  const std::lock_guard lock(armed_mutex);
+  arm(specification);
+}
+
+std::int64_t failpoint_hits(std::string_view name) {
+  const std::lock_guard lock(armed_mutex);
+  const auto found = std::ranges::find(armed_points, name, &Armed::name);
+  return found == armed_points.end() ? 0 : found->hits;
+}
+
+}  // namespace tetrad
