@@ -1,16 +1,15 @@
 #include "tetrad/io/safetensors.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <functional>
 #include <iterator>
 
+#include "support/file_size_limit.h"
 #include "support/files.h"
 #include "tetrad/core/error.h"
 
@@ -19,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using testing::FileSizeLimit;
 using testing::read_file;
 using testing::TemporaryFolder;
 using testing::write_file;
@@ -354,6 +354,22 @@ TEST(SafetensorsWriter, WritesKnownBytes) {
                                            "BBaaa");
 }
 
+TEST(SafetensorsWriter, HashesTheFileInDataOrder) {
+  const TemporaryFolder folder;
+  Sha256 hash;
+  const std::vector<TensorDeclaration> tensors = {
+      {"a", DType::u8, {3}}, {"z", DType::f32, {1}}, {"empty", DType::f32, {0}}, {"zz", DType::f32, {0}}};
+  SafetensorsWriter writer(folder / "out", tensors, {}, &hash);
+  EXPECT_EQ(writer.data_order(), (std::vector<std::string>{"empty", "z", "zz", "a"}));
+  expect_error([&] { writer.write("a", bytes_of("aaa")); }, ExitCode::failure, {"hash"});
+  for (const std::string& name : writer.data_order())
+    writer.write(name, bytes_of(std::string_view("aaazzzz").substr(name == "z" ? 3 : 0, name == "z"   ? 4
+                                                                                        : name == "a" ? 3
+                                                                                                      : 0)));
+  writer.commit();
+  EXPECT_EQ(hash.hex(), sha256_hex(bytes_of(read_file(folder / "out"))));
+}
+
 TEST(SafetensorsWriter, WritesFileWithoutTensors) {
   const TemporaryFolder folder;
   SafetensorsWriter(folder / "out", {}).commit();
@@ -468,24 +484,6 @@ TEST(SafetensorsWriter, ReplacesTheFileItReadsFrom) {
   const SafetensorsFile output(folder / "f");
   EXPECT_EQ(text_of(output.bytes(*output.find("a"))), after);
 }
-
-/// Caps the size of files like a full disk would: a write stops short, and the next one fails.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &old_limit_);
-    const rlimit limit = {bytes, old_limit_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &old_limit_);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  rlimit old_limit_{};
-  void (*old_handler_)(int);
-};
 
 TEST(SafetensorsWriter, FullDiskLeavesTheOldFile) {
   const TemporaryFolder folder;

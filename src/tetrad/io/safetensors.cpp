@@ -1,16 +1,11 @@
 #include "tetrad/io/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "tetrad/core/checked.h"
@@ -18,21 +13,6 @@
 
 namespace tetrad {
 namespace {
-
-[[noreturn]] void cannot_create(const std::string& target, const std::string& reason) {
-  fail("cannot write {}: {}; choose another output path, or create its folder and check its permissions",
-       target, reason);
-}
-
-std::string errno_message() { return std::generic_category().message(errno); }
-
-int fsync_retrying(int fd) {
-  int result = 0;
-  do {
-    result = ::fsync(fd);
-  } while (result != 0 && errno == EINTR);
-  return result;
-}
 
 void check_utf8(const std::string& target, std::string_view what, std::string_view text) {
   TETRAD_CHECK(!find_invalid_utf8(text), "cannot write {}: {} {} is not valid UTF-8; rename it", target, what,
@@ -53,110 +33,16 @@ std::span<const std::byte> SafetensorsFile::bytes(const TensorInfo& tensor) cons
   return data.subspan(tensor.begin, tensor.end - tensor.begin);
 }
 
-/// The temporary file. It goes through a descriptor of its folder, so that neither a change of the working
-/// directory nor a renamed parent can lead the rename elsewhere.
-class SafetensorsWriter::Output {
- public:
-  Output(const std::filesystem::path& target, std::string target_for_messages);
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
-  ~Output() {
-    if (!temporary_name_.empty()) ::unlinkat(folder_.get(), temporary_name_.c_str(), 0);
-  }
-
-  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
-  void commit();
-
- private:
-  void check_target() const;
-  void create_temporary();
-  [[noreturn]] void failed(std::string_view action) const {
-    const int code = errno;
-    const std::string what =
-        fmt::format("{} {} (a file already there is unchanged; check the free space and health of the disk)",
-                    action, target_);
-    errno = code;
-    fail_errno(what);
-  }
-
-  std::string target_;          //!< For messages.
-  std::string name_;            //!< Within the folder.
-  std::string temporary_name_;  //!< Empty when there is none to remove.
-  FileDescriptor folder_;
-  FileDescriptor file_;
-};
-
-SafetensorsWriter::Output::Output(const std::filesystem::path& target, std::string target_for_messages)
-    : target_(std::move(target_for_messages)), name_(target.filename().native()) {
-  if (name_.empty()) cannot_create(target_, "the path names no file");
-  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
-  folder_ = FileDescriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder_.is_open())
-    cannot_create(target_, fmt::format("folder {:?}: {}", folder.native(), errno_message()));
-  check_target();
-  create_temporary();
-}
-
-void SafetensorsWriter::Output::check_target() const {
-  struct stat status {};
-  if (::fstatat(folder_.get(), name_.c_str(), &status, 0) != 0)
-    return;  // Nothing there that could be in the way.
-  if (S_ISDIR(status.st_mode)) cannot_create(target_, "it is a folder");
-  if (!S_ISREG(status.st_mode)) cannot_create(target_, "it exists and is not a regular file");
-}
-
-void SafetensorsWriter::Output::create_temporary() {
-  static std::atomic<unsigned> counter = 0;
-  // A process id comes back after a restart (always, in a container), so that names left by a killed run may
-  // be taken.
-  constexpr int kAttempts = 1000;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    std::string name = fmt::format("{}.tmp.{}.{}", name_, ::getpid(), counter++);
-    file_ =
-        FileDescriptor(::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file_.is_open()) {
-      temporary_name_ = std::move(name);
-      return;
-    }
-    if (errno != EEXIST && errno != EINTR) break;
-  }
-  cannot_create(target_, errno_message());
-}
-
-void SafetensorsWriter::Output::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written == 0)
-      errno = ENOSPC;  // A disk that takes nothing and says nothing must not keep us here for ever.
-    if (written <= 0) failed("failed to write");
-    offset += static_cast<std::uint64_t>(written);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-}
-
-void SafetensorsWriter::Output::commit() {
-  if (fsync_retrying(file_.get()) != 0) failed("failed to flush");
-  if (::close(file_.release()) != 0 && errno != EINTR) failed("failed to close");
-  if (::renameat(folder_.get(), temporary_name_.c_str(), folder_.get(), name_.c_str()) != 0)
-    failed("failed to replace");
-  temporary_name_.clear();
-  // EINVAL: a file system that knows no fsync of folders; there is nothing more to ask of it.
-  if (fsync_retrying(folder_.get()) != 0 && errno != EINVAL)
-    fail_errno(
-        fmt::format("wrote {}, but failed to flush its folder; a power cut may still undo it", target_));
-}
-
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& target,
                                      const std::vector<TensorDeclaration>& tensors,
-                                     std::map<std::string, std::string> metadata)
+                                     std::map<std::string, std::string> metadata, Sha256* hash)
     : target_(fmt::format("{:?}", target.native())) {
   metadata.insert_or_assign("format", "pt");
   declare(tensors);
   assign_offsets();
   const std::string header = header_bytes(metadata);
   data_begin_ = header.size();
-  output_ = std::make_unique<Output>(target, target_);
+  output_ = std::make_unique<AtomicFile>(target, hash);
   output_->write_at(0, std::as_bytes(std::span(header)));
 }
 
@@ -195,6 +81,19 @@ void SafetensorsWriter::assign_offsets() {
                  "cannot write {}: its tensors have more bytes than a file can hold; split it", target_);
     end = *sum;
   }
+}
+
+std::vector<std::string> SafetensorsWriter::data_order() const {
+  std::vector<const std::pair<const std::string, Slot>*> order;
+  order.reserve(slots_.size());
+  for (const auto& entry : slots_) order.push_back(&entry);
+  // Empty tensors share their offset with the one that follows, hence the size as second key.
+  std::ranges::stable_sort(
+      order, {}, [](const auto* entry) { return std::pair(entry->second.begin, entry->second.bytes); });
+  std::vector<std::string> names;
+  names.reserve(order.size());
+  for (const auto* entry : order) names.push_back(entry->first);
+  return names;
 }
 
 std::string SafetensorsWriter::header_bytes(const std::map<std::string, std::string>& metadata) const {
@@ -246,7 +145,7 @@ void SafetensorsWriter::commit() {
   if (!output_) refuse("it is finished");
   for (const auto& [name, slot] : slots_)
     if (!slot.written) refuse(fmt::format("tensor {} was not written", quoted_name(name)));
-  const std::unique_ptr<Output> output =
+  const std::unique_ptr<AtomicFile> output =
       std::move(output_);  // One attempt: if it fails, the temporary file goes.
   output->commit();
 }

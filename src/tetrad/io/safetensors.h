@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "tetrad/core/dtype.h"
+#include "tetrad/io/atomic_file.h"
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/io/safetensors_header.h"
+#include "tetrad/io/sha256.h"
 
 namespace tetrad {
 
@@ -52,12 +54,17 @@ class SafetensorsWriter {
  public:
   /// The names are sorted in the header. The data is laid out by falling width of the element and then by
   /// name, so that every tensor is aligned to its element. `metadata` always gets "format": "pt", which
-  /// transformers asks for. Throws Error (bad input) for bad declarations or a target that cannot be created.
+  /// transformers asks for. `hash`, if any, gets the bytes of the file as they are written; tensors must then
+  /// be written in data_order(). Throws Error (bad input) for bad declarations or a target that cannot be
+  /// created.
   SafetensorsWriter(const std::filesystem::path& target, const std::vector<TensorDeclaration>& tensors,
-                    std::map<std::string, std::string> metadata = {});
+                    std::map<std::string, std::string> metadata = {}, Sha256* hash = nullptr);
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
   ~SafetensorsWriter();
+
+  /// The names in the order in which their data lies in the file.
+  std::vector<std::string> data_order() const;
 
   /// Each declared tensor exactly once, in any order. Throws Error (failure) if the disk is full.
   void write(std::string_view name, std::span<const std::byte> bytes);
@@ -73,7 +80,6 @@ class SafetensorsWriter {
     std::uint64_t begin;  //!< Within the data section.
     bool written;
   };
-  class Output;
 
   void declare(const std::vector<TensorDeclaration>& tensors);
   void assign_offsets();
@@ -82,7 +88,7 @@ class SafetensorsWriter {
   std::string target_;                              //!< For messages.
   std::map<std::string, Slot, std::less<>> slots_;  //!< By name.
   std::uint64_t data_begin_ = 0;                    //!< Within the file.
-  std::unique_ptr<Output> output_;                  //!< Null once commit() was tried.
+  std::unique_ptr<AtomicFile> output_;              //!< Null once commit() was tried.
 };
 
 }  // namespace tetrad

@@ -1,0 +1,60 @@
+#pragma once
+// Files that appear whole or not at all, even when the program is killed or the disk is full.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tetrad/io/mapped_file.h"
+#include "tetrad/io/sha256.h"
+
+namespace tetrad {
+
+/// Writes into a temporary file in the folder of `target`. commit() makes it durable and puts it in the place
+/// of `target` at once; without commit() nothing remains and an existing target is untouched. A symbolic link
+/// is replaced, not followed. It goes through a descriptor of the folder, so that neither a change of the
+/// working directory nor a renamed parent can lead the rename elsewhere. For one thread at a time.
+class AtomicFile {
+ public:
+  /// `hash`, if any, gets every byte as it is written; writes must then follow each other without gaps.
+  /// Throws Error (bad input) if the target cannot be created.
+  explicit AtomicFile(const std::filesystem::path& target, Sha256* hash = nullptr);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  /// Throws Error (failure) if the disk is full or broken.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+
+  /// At the end of what was written so far.
+  void append(std::span<const std::byte> bytes) { write_at(end_, bytes); }
+
+  /// To be called once: if it throws Error (failure), the destructor removes the temporary file.
+  void commit();
+
+ private:
+  void check_target() const;
+  void create_temporary();
+  void write_piece(std::uint64_t offset, std::span<const std::byte> bytes);
+  [[noreturn]] void failed(std::string_view action) const;
+
+  std::string target_;          //!< For messages.
+  std::string name_;            //!< Within the folder.
+  std::string temporary_name_;  //!< Empty when there is none to remove.
+  FileDescriptor folder_;
+  FileDescriptor file_;
+  Sha256* hash_;
+  std::uint64_t end_ = 0;  //!< Of the furthest byte written.
+};
+
+/// A whole small file in one call.
+void write_file_atomically(const std::filesystem::path& target, std::string_view text);
+
+/// Makes the names in a folder durable. False, with errno, if that failed.
+bool sync_folder(int folder);
+bool sync_folder(const std::filesystem::path& folder);
+
+}  // namespace tetrad
