@@ -175,7 +175,7 @@ TEST_F(Checkpoints, RefusesContentsThatCannotBe) {
   refuse([](CheckpointContents& c) { c.text_files["../escape"] = ""; });
   refuse([](CheckpointContents& c) { c.text_files["MANIFEST.json"] = ""; });
   refuse([](CheckpointContents& c) { c.text_files["model.safetensors"] = ""; });
-  refuse([](CheckpointContents& c) { c.build = "\xFF"; });
+  refuse([](CheckpointContents& c) { c.build = std::string(1, '\xFF'); });
   refuse([](CheckpointContents& c) {
     c.tensor_files.clear();
     c.text_files.clear();
