@@ -27,7 +27,7 @@ void add_prepare(CLI::App& data, Action& action) {
       ->capture_default_str();
   command->add_option("--include", arguments->include, "Only files in folders that match, such as '*.md'")
       ->type_name("GLOB")
-      ->expected(1);
+      ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "One JSON object on stdout");
   add_threads_option(*command);
   set_examples(*command,

@@ -6,9 +6,7 @@
 #include <optional>
 
 #include "data_command.h"
-#include "tetrad/core/error.h"
-#include "tetrad/data/token_file.h"
-#include "tetrad/tokenizer/tokenizer.h"
+#include "tetrad/data/dataset.h"
 
 namespace tetrad::app {
 namespace {
@@ -28,19 +26,6 @@ std::optional<double> measured_unigram_entropy(const TokenFile& file, std::int64
   return unigram_entropy(counts);
 }
 
-/// The text of the tokens, if their tokenizer is at hand.
-std::optional<std::string> decoded(const TokenFile& file, std::span<const std::int32_t> ids) {
-  const auto& metadata = file.metadata();
-  if (!metadata || metadata->tokenizer.empty()) return std::nullopt;
-  try {
-    const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(metadata->tokenizer);
-    if (tokenizer->hash() != metadata->tokenizer_hash) return std::nullopt;
-    return tokenizer->decode(ids);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 }  // namespace
 
 void data_inspect(const InspectArguments& arguments) {
@@ -54,7 +39,9 @@ void data_inspect(const InspectArguments& arguments) {
   const std::optional<double> unigram = measured_unigram_entropy(file, range.highest);
   std::vector<std::int32_t> first(static_cast<std::size_t>(std::min(kShown, file.size())));
   file.read(0, first);
-  const std::optional<std::string> text = decoded(file, first);
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(file);
+  std::optional<std::string> text;
+  if (tokenizer) text = tokenizer->decode(first);
 
   nlohmann::json object = {{"name", file.name()},           {"tokens", file.size()},
                            {"documents", file.documents()}, {"dtype", name_of(file.dtype())},

@@ -96,7 +96,7 @@ void add_train_tokenizer(CLI::App& tokenizer, Action& action) {
       ->required();
   command->add_option("--include", arguments->include, "Only files in folders that match, such as '*.md'")
       ->type_name("GLOB")
-      ->expected(1);
+      ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "One JSON object on stdout");
   set_examples(*command,
                "  tetrad tokenizer train /usr/include/c++ -o tokenizer.json --vocab 4096\n"

@@ -196,7 +196,7 @@ TEST(QuantizeCommand, StochasticRoundingFollowsTheSeedAndNotTheThreads) {
 // ---------------------------------------------------------------------------------------------------------------------
 
 /// Fails with exit code 2 and one line that contains `substance`, and leaves nothing behind.
-void expect_refused(const TemporaryFolder& folder, const std::vector<std::string>& arguments,
+void expect_bad_input(const TemporaryFolder& folder, const std::vector<std::string>& arguments,
                     const std::string& substance) {
   const std::vector<std::string> before = folder.files();
   const Outcome run = run_tetrad(arguments);
@@ -215,7 +215,7 @@ TEST(QuantizeCommand, RefusesBadTensors) {
                      const std::vector<std::string>& options = {}) {
     std::vector<std::string> arguments = {"quantize", write_tensors(folder, inputs), "-o", out};
     arguments.insert(arguments.end(), options.begin(), options.end());
-    expect_refused(folder, arguments, substance);
+    expect_bad_input(folder, arguments, substance);
   };
   refused({input("w", DType::f32, {32, 8}, std::vector<float>(256))}, "not a multiple of 16");
   refused({input("w", DType::f32, {8, 32}, std::vector<float>(256))}, "dimension 0 has 8", {"--axis", "0"});
@@ -241,22 +241,22 @@ TEST(QuantizeCommand, RefusesBadFilesAndPlaces) {
   const std::string in =
       write_tensors(folder, {input("w", DType::f32, {16, 16}, std::vector<float>(256, 1.0f))});
   const std::string out = folder.file("out.safetensors");
-  expect_refused(folder, {"quantize", folder.file("absent"), "-o", out}, "absent");
-  expect_refused(folder, {"quantize", folder.path().string(), "-o", out}, folder.path().string());
-  expect_refused(folder, {"quantize", in, "-o", folder.file("absent/out.safetensors")}, "absent");
-  expect_refused(folder, {"quantize", in, "-o", in + "/out.safetensors"}, "out.safetensors");
-  expect_refused(folder, {"quantize", in, "-o", folder.path().string()}, folder.path().string());
-  expect_refused(folder, {"quantize", in}, "-o");
+  expect_bad_input(folder, {"quantize", folder.file("absent"), "-o", out}, "absent");
+  expect_bad_input(folder, {"quantize", folder.path().string(), "-o", out}, folder.path().string());
+  expect_bad_input(folder, {"quantize", in, "-o", folder.file("absent/out.safetensors")}, "absent");
+  expect_bad_input(folder, {"quantize", in, "-o", in + "/out.safetensors"}, "out.safetensors");
+  expect_bad_input(folder, {"quantize", in, "-o", folder.path().string()}, folder.path().string());
+  expect_bad_input(folder, {"quantize", in}, "-o");
 
   const std::string whole = read_file(in);
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{40}, whole.size() - 1}) {
     write_file(in, std::string_view(whole).substr(0, size));
-    expect_refused(folder, {"quantize", in, "-o", out}, "in.safetensors");
+    expect_bad_input(folder, {"quantize", in, "-o", out}, "in.safetensors");
   }
   std::string huge_header = whole;
   huge_header[6] = '\x7f';
   write_file(in, huge_header);
-  expect_refused(folder, {"quantize", in, "-o", out}, "in.safetensors");
+  expect_bad_input(folder, {"quantize", in, "-o", out}, "in.safetensors");
 }
 
 TEST(QuantizeCommand, AFailureLeavesAnExistingOutputAlone) {
@@ -265,7 +265,7 @@ TEST(QuantizeCommand, AFailureLeavesAnExistingOutputAlone) {
   write_file(out, "precious");
   std::vector<float> bad(256, std::numeric_limits<float>::infinity());
   const std::string in = write_tensors(folder, {input("w", DType::f32, {16, 16}, bad)});
-  expect_refused(folder, {"quantize", in, "-o", out}, "not finite");
+  expect_bad_input(folder, {"quantize", in, "-o", out}, "not finite");
   EXPECT_EQ(read_file(out), "precious");
 }
 

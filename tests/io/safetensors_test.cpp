@@ -58,7 +58,7 @@ void expect_error(const std::function<void()>& action, ExitCode exit_code,
   ADD_FAILURE() << "no error, wanted: " << words.front();
 }
 
-void expect_refused(std::string_view file, std::vector<std::string> words) {
+void expect_bad_input(std::string_view file, std::vector<std::string> words) {
   words.emplace_back("some.safetensors");
   expect_error([&] { parse(file); }, ExitCode::bad_input, words);
 }
@@ -67,7 +67,7 @@ void expect_refused(std::string_view file, std::vector<std::string> words) {
 void expect_entry_refused(std::string_view entry, std::vector<std::string> words,
                           std::size_t data_bytes = 4) {
   words.emplace_back("\"t\"");
-  expect_refused(file_of(fmt::format("{{\"t\":{}}}", entry), data_bytes), words);
+  expect_bad_input(file_of(fmt::format("{{\"t\":{}}}", entry), data_bytes), words);
 }
 
 constexpr std::string_view kGoodHeader =
@@ -132,25 +132,25 @@ TEST(Safetensors, RefusesWhatIsNoRegularFile) {
 }
 
 TEST(Safetensors, RefusesBadLengths) {
-  expect_refused("", {"0 bytes", "too few", "fetch"});
-  expect_refused("1234567", {"7 bytes", "too few"});
-  expect_refused(std::string(8, '\xFF') + "{}", {"18446744073709551615", "100000000"});
-  expect_refused(std::string("\x01\xE1\xF5\x05\0\0\0\0", 8), {"100000001", "allowed"});
-  expect_refused(std::string("\x00\xE1\xF5\x05\0\0\0\0{}", 10), {"truncated", "100000008", "only 10 bytes"});
-  expect_refused(file_of("{}").substr(0, 9), {"truncated"});
+  expect_bad_input("", {"0 bytes", "too few", "fetch"});
+  expect_bad_input("1234567", {"7 bytes", "too few"});
+  expect_bad_input(std::string(8, '\xFF') + "{}", {"18446744073709551615", "100000000"});
+  expect_bad_input(std::string("\x01\xE1\xF5\x05\0\0\0\0", 8), {"100000001", "allowed"});
+  expect_bad_input(std::string("\x00\xE1\xF5\x05\0\0\0\0{}", 10), {"truncated", "100000008", "only 10 bytes"});
+  expect_bad_input(file_of("{}").substr(0, 9), {"truncated"});
 }
 
 TEST(Safetensors, RefusesHeaderThatIsNoJsonObject) {
-  expect_refused(file_of(""), {"start with '{'"});
-  expect_refused(file_of(" {}"), {"start with '{'"});
-  expect_refused(file_of("[]"), {"start with '{'"});
-  expect_refused(file_of("\xEF\xBB\xBF{}"), {"start with '{'"});
-  expect_refused(file_of("{]}"), {"not valid JSON", "byte 2"});
-  expect_refused(file_of("{/**/}"), {"not valid JSON"});
-  expect_refused(file_of("{\"a\":}"), {"not valid JSON"});
-  expect_refused(file_of("{\"a\nb\":1}"), {"not valid JSON"});
-  expect_refused(file_of(R"({"\ud800":1})"), {"not valid JSON"});
-  expect_refused(file_of(R"({"__metadata__":{})"), {"not valid JSON"});
+  expect_bad_input(file_of(""), {"start with '{'"});
+  expect_bad_input(file_of(" {}"), {"start with '{'"});
+  expect_bad_input(file_of("[]"), {"start with '{'"});
+  expect_bad_input(file_of("\xEF\xBB\xBF{}"), {"start with '{'"});
+  expect_bad_input(file_of("{]}"), {"not valid JSON", "byte 2"});
+  expect_bad_input(file_of("{/**/}"), {"not valid JSON"});
+  expect_bad_input(file_of("{\"a\":}"), {"not valid JSON"});
+  expect_bad_input(file_of("{\"a\nb\":1}"), {"not valid JSON"});
+  expect_bad_input(file_of(R"({"\ud800":1})"), {"not valid JSON"});
+  expect_bad_input(file_of(R"({"__metadata__":{})"), {"not valid JSON"});
 }
 
 TEST(Safetensors, RefusesInvalidUtf8) {
@@ -158,7 +158,7 @@ TEST(Safetensors, RefusesInvalidUtf8) {
       "\x80",         "\xC3",      "\xC0\xAF",         "\xE0\x80\xAF",     "\xED\xA0\x80",
       "\xF5\x80\x80", "\xE2\x82(", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xFF"};
   for (const std::string& sequence : bad)
-    expect_refused(file_of("{\"a" + sequence + "\":1}"), {"UTF-8", "byte 3"});
+    expect_bad_input(file_of("{\"a" + sequence + "\":1}"), {"UTF-8", "byte 3"});
   for (const std::string good :
        {"\xC3\xA9", "\xE2\x82\xAC", "\xED\x9F\xBF", "\xF0\x9F\x99\x82", "\xF4\x8F\xBF\xBF"})
     EXPECT_EQ(parse(file_of("{\"__metadata__\":{\"k\":\"" + good + "\"}}")).metadata.at("k"), good);
@@ -166,21 +166,21 @@ TEST(Safetensors, RefusesInvalidUtf8) {
 
 TEST(Safetensors, RefusesTrailingGarbageInHeader) {
   EXPECT_NO_THROW(parse(file_of("{}   ")));
-  expect_refused(file_of("{}x"), {"does not end with"});
-  expect_refused(file_of("{}\n"), {"does not end with"});
-  expect_refused(file_of("{} {}"), {"goes on after the end"});
-  expect_refused(file_of("{}}"), {"goes on after the end"});
+  expect_bad_input(file_of("{}x"), {"does not end with"});
+  expect_bad_input(file_of("{}\n"), {"does not end with"});
+  expect_bad_input(file_of("{} {}"), {"goes on after the end"});
+  expect_bad_input(file_of("{}}"), {"goes on after the end"});
   // The JSON library would stop at the zero byte and call this good.
-  expect_refused(file_of(std::string_view("{}\0{}", 5)), {"zero byte"});
-  expect_refused(file_of(std::string_view("{}\0", 3)), {"zero byte"});
+  expect_bad_input(file_of(std::string_view("{}\0{}", 5)), {"zero byte"});
+  expect_bad_input(file_of(std::string_view("{}\0", 3)), {"zero byte"});
 }
 
 TEST(Safetensors, RefusesDuplicateKeys) {
   const std::string entry = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  expect_refused(file_of(fmt::format(R"({{"a":{0},"b":{0},"a":{0}}})", entry)), {"tensor \"a\"", "twice"});
-  expect_refused(file_of(fmt::format(R"({{"a":{0},"\u0061":{0}}})", entry)), {"tensor \"a\"", "twice"});
-  expect_refused(file_of(R"({"__metadata__":{},"__metadata__":{}})"), {"__metadata__ is there twice"});
-  expect_refused(file_of(R"({"__metadata__":{"k":"1","k":"1"}})"), {"__metadata__ holds \"k\" twice"});
+  expect_bad_input(file_of(fmt::format(R"({{"a":{0},"b":{0},"a":{0}}})", entry)), {"tensor \"a\"", "twice"});
+  expect_bad_input(file_of(fmt::format(R"({{"a":{0},"\u0061":{0}}})", entry)), {"tensor \"a\"", "twice"});
+  expect_bad_input(file_of(R"({"__metadata__":{},"__metadata__":{}})"), {"__metadata__ is there twice"});
+  expect_bad_input(file_of(R"({"__metadata__":{"k":"1","k":"1"}})"), {"__metadata__ holds \"k\" twice"});
   expect_entry_refused(R"({"dtype":"U8","dtype":"U8"})", {"dtype twice"});
   expect_entry_refused(R"({"shape":[4],"shape":[4]})", {"shape twice"});
   expect_entry_refused(R"({"data_offsets":[0,4],"data_offsets":[0,4]})", {"data_offsets twice"});
@@ -188,10 +188,10 @@ TEST(Safetensors, RefusesDuplicateKeys) {
 
 TEST(Safetensors, RefusesBadMetadata) {
   for (const std::string_view value : {"null", "[]", "\"x\"", "1", "true"})
-    expect_refused(file_of(fmt::format("{{\"__metadata__\":{}}}", value)),
+    expect_bad_input(file_of(fmt::format("{{\"__metadata__\":{}}}", value)),
                    {"__metadata__ is", "maps strings"});
   for (const std::string_view value : {"null", "[]", "{}", "1", "-1", "1.5", "1e999", "false"})
-    expect_refused(file_of(fmt::format("{{\"__metadata__\":{{\"k\":{}}}}}", value)),
+    expect_bad_input(file_of(fmt::format("{{\"__metadata__\":{{\"k\":{}}}}}", value)),
                    {"\"k\"", "must be a string"});
 }
 
@@ -220,16 +220,16 @@ TEST(Safetensors, RefusesNumbersThatAreNotSizes) {
   }
   expect_entry_refused(R"({"shape":[-5]})", {"is -5"});
   expect_entry_refused(R"({"shape":[18446744073709551616]})", {"is 18446744073709551616"});
-  expect_refused(file_of(R"({"t":{"shape":[04]}})"), {"not valid JSON"});
+  expect_bad_input(file_of(R"({"t":{"shape":[04]}})"), {"not valid JSON"});
 }
 
 TEST(Safetensors, RefusesDeepNestingAtOnce) {
   const std::string deep(1'000'000, '[');
-  expect_refused(file_of("{\"t\":" + deep + "}"), {"\"t\"", "is a list"});
+  expect_bad_input(file_of("{\"t\":" + deep + "}"), {"\"t\"", "is a list"});
   expect_entry_refused("{\"shape\":" + deep + "}", {"element of shape is a list"});
   std::string objects = "{";
   for (int i = 0; i < 100'000; ++i) objects += "\"t\":{";
-  expect_refused(file_of(objects + "}"), {"\"t\"", "unknown field"});
+  expect_bad_input(file_of(objects + "}"), {"\"t\"", "unknown field"});
 }
 
 TEST(Safetensors, RefusesSizesThatDoNotFit) {
@@ -261,19 +261,19 @@ TEST(Safetensors, RefusesHolesOverlapsAndTrailingBytes) {
     return file_of("{" + entry('a', a_begin, a_end) + "," + entry('b', b_begin, b_end) + "}", data_bytes);
   };
   EXPECT_NO_THROW(parse(file(4, 8, 0, 4, 8)));
-  expect_refused(file(0, 4, 5, 8, 8), {"hole", "4 to 5", "\"b\""});
-  expect_refused(file(1, 4, 4, 8, 8), {"hole", "0 to 1", "\"a\""});
-  expect_refused(file(0, 4, 3, 8, 8), {"\"b\" overlaps", "begins at 3", "up to 4"});
-  expect_refused(file(0, 4, 0, 4, 4), {"overlaps"});
-  expect_refused(file(0, 8, 4, 4, 8), {"\"b\" overlaps"});
-  expect_refused(file(0, 4, 4, 8, 9), {"1 trailing bytes"});
-  expect_refused(file(0, 4, 4, 8, 7), {"truncated", "8 bytes", "only 7"});
-  expect_refused(file_of("{}", 1), {"1 trailing bytes"});
+  expect_bad_input(file(0, 4, 5, 8, 8), {"hole", "4 to 5", "\"b\""});
+  expect_bad_input(file(1, 4, 4, 8, 8), {"hole", "0 to 1", "\"a\""});
+  expect_bad_input(file(0, 4, 3, 8, 8), {"\"b\" overlaps", "begins at 3", "up to 4"});
+  expect_bad_input(file(0, 4, 0, 4, 4), {"overlaps"});
+  expect_bad_input(file(0, 8, 4, 4, 8), {"\"b\" overlaps"});
+  expect_bad_input(file(0, 4, 4, 8, 9), {"1 trailing bytes"});
+  expect_bad_input(file(0, 4, 4, 8, 7), {"truncated", "8 bytes", "only 7"});
+  expect_bad_input(file_of("{}", 1), {"1 trailing bytes"});
 }
 
 TEST(Safetensors, EscapesNamesInMessages) {
-  expect_refused(file_of(R"({"\u001b[31m\n\u0000":1})"), {R"([31m\n)"});
-  expect_refused(file_of("{\"" + std::string(5000, 'x') + "\":1}"), {"xxx\"..."});
+  expect_bad_input(file_of(R"({"\u001b[31m\n\u0000":1})"), {R"([31m\n)"});
+  expect_bad_input(file_of("{\"" + std::string(5000, 'x') + "\":1}"), {"xxx\"..."});
   expect_error([] { parse_safetensors_header({}, "a\nb"); }, ExitCode::bad_input, {R"("a\nb")"});
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,10 @@
 
 namespace tetrad::testing {
 
-/// The action must throw Error (bad input) with all these words in a message fit for a terminal.
-template <typename Action>
-void expect_bad_input(const Action& action, const std::vector<std::string>& words, std::string_view of) {
+/// The action must throw Error (bad input) with all these words in a message fit for a terminal. `of` says, if the
+/// test fails, what the action was given.
+inline void expect_bad_input(const std::function<void()>& action, const std::vector<std::string>& words,
+                             std::string_view of = {}) {
   try {
     action();
   } catch (const Error& error) {
@@ -26,7 +28,18 @@ void expect_bad_input(const Action& action, const std::vector<std::string>& word
     EXPECT_LT(message.size(), 1000U) << message;
     return;
   }
-  ADD_FAILURE() << "no error, wanted: " << words.front() << "\nof: " << of;
+  ADD_FAILURE() << "no error, wanted: " << ::testing::PrintToString(words) << "\nof: " << of;
+}
+
+/// Whether the action throws Error; anything else it throws is a failure.
+inline bool is_refused(const std::function<void()>& action) {
+  try {
+    action();
+    return false;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::bad_input) << error.what();
+    return true;
+  }
 }
 
 }  // namespace tetrad::testing

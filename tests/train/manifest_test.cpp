@@ -29,7 +29,7 @@ std::string sealed_with(std::string_view step, std::string_view files) {
       files));
 }
 
-void expect_refused(std::string_view text, std::string_view word) {
+void expect_bad_input(std::string_view text, std::string_view word) {
   try {
     parse_manifest(text);
     ADD_FAILURE() << "accepted: " << text.substr(0, 300);
@@ -56,43 +56,43 @@ TEST(Manifest, FindsEveryChangedByteAndEveryCut) {
     ASSERT_THROW(parse_manifest(good.substr(0, at)), Error) << at;
     ASSERT_THROW(parse_manifest(good.substr(at + 1)), Error) << at;
   }
-  expect_refused(good + "\n", "damaged");
-  expect_refused(good + good, "damaged");
+  expect_bad_input(good + "\n", "damaged");
+  expect_bad_input(good + good, "damaged");
 }
 
 TEST(Manifest, RefusesNamesThatAreNotOfACheckpoint) {
   for (const std::string name : {"", ".", "..", ".hidden", "../x", "a/b", "/etc/passwd", "a\\\\b",
                                  "a\\u0000b", "MANIFEST.json", "a b", "\xC3\xA9"})
-    expect_refused(sealed_with("1", entry(name)), "cannot be of a checkpoint");
-  expect_refused(sealed_with("1", entry(std::string(1000, 'n'))), "cannot be of a checkpoint");
-  expect_refused(sealed_with("1", entry("f") + ",\n" + entry("f")), "twice");
-  expect_refused(sealed_with("1", entry("g") + ",\n" + entry("f")), "out of order");
+    expect_bad_input(sealed_with("1", entry(name)), "cannot be of a checkpoint");
+  expect_bad_input(sealed_with("1", entry(std::string(1000, 'n'))), "cannot be of a checkpoint");
+  expect_bad_input(sealed_with("1", entry("f") + ",\n" + entry("f")), "twice");
+  expect_bad_input(sealed_with("1", entry("g") + ",\n" + entry("f")), "out of order");
 }
 
 TEST(Manifest, RefusesNumbersThatAreNotSizes) {
   for (const std::string number :
        {"-1", "1.0", "1e3", "9223372036854775808", "18446744073709551616", "\"1\"", "null", "[]"}) {
-    expect_refused(sealed_with(number, entry("f")), "\"step\"");
-    expect_refused(sealed_with("1", entry("f", number)), "\"bytes\"");
+    expect_bad_input(sealed_with(number, entry("f")), "\"step\"");
+    expect_bad_input(sealed_with("1", entry("f", number)), "\"bytes\"");
   }
-  expect_refused(sealed_with("01", entry("f")), "JSON");
+  expect_bad_input(sealed_with("01", entry("f")), "JSON");
 }
 
 TEST(Manifest, RefusesOtherContent) {
-  expect_refused("", "cut short");
-  expect_refused(std::string(kManifestMaxBytes + 1, ' '), "bytes");
-  expect_refused(sealed("{"), "JSON");
-  expect_refused(sealed("{\"format\":\"other\""), "not of a checkpoint of Tetrad");
-  expect_refused(sealed("{\"format\":\"tetrad-checkpoint\",\"version\":2"), "version 2");
-  expect_refused(sealed_with("1", ""), "no files");
-  expect_refused(sealed_with("1", "1"), "not an object");
-  expect_refused(sealed_with("1", entry("f") + " "), "more than the fields");
-  expect_refused(sealed_with("1,\"step\":1", entry("f")), "more than the fields");
-  expect_refused(sealed_with("1,\"extra\":true", entry("f")), "more than the fields");
-  expect_refused(sealed("{\"a\":" + std::string(500'000, '[')), "JSON");
+  expect_bad_input("", "cut short");
+  expect_bad_input(std::string(kManifestMaxBytes + 1, ' '), "bytes");
+  expect_bad_input(sealed("{"), "JSON");
+  expect_bad_input(sealed("{\"format\":\"other\""), "not of a checkpoint of Tetrad");
+  expect_bad_input(sealed("{\"format\":\"tetrad-checkpoint\",\"version\":2"), "version 2");
+  expect_bad_input(sealed_with("1", ""), "no files");
+  expect_bad_input(sealed_with("1", "1"), "not an object");
+  expect_bad_input(sealed_with("1", entry("f") + " "), "more than the fields");
+  expect_bad_input(sealed_with("1,\"step\":1", entry("f")), "more than the fields");
+  expect_bad_input(sealed_with("1,\"extra\":true", entry("f")), "more than the fields");
+  expect_bad_input(sealed("{\"a\":" + std::string(500'000, '[')), "JSON");
   std::string upper = entry("f");
   upper.replace(upper.find(kHash), kHash.size(), std::string(64, 'A'));
-  expect_refused(sealed_with("1", upper), "64 hexadecimal");
+  expect_bad_input(sealed_with("1", upper), "64 hexadecimal");
 }
 
 }  // namespace

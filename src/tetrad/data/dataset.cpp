@@ -11,15 +11,12 @@
 #include "tetrad/core/error.h"
 
 namespace tetrad {
-namespace {
 
-/// The tokenizer that a token file names, or null: it may have moved or changed since, and most of training
-/// does not need it. Relative paths are tried from here and from beside the token file.
 std::unique_ptr<Tokenizer> tokenizer_of(const TokenFile& file) {
+  if (!file.metadata() || file.metadata()->tokenizer.empty()) return nullptr;
   const TokenMetadata& metadata = *file.metadata();
-  for (const std::string& spec :
-       {metadata.tokenizer,
-        (std::filesystem::path(file.name()).parent_path() / metadata.tokenizer).string()}) {
+  const std::filesystem::path beside = std::filesystem::path(file.name()).parent_path() / metadata.tokenizer;
+  for (const std::string& spec : {metadata.tokenizer, beside.string()}) {
     try {
       std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
       if (tokenizer->hash() == metadata.tokenizer_hash) return tokenizer;
@@ -29,8 +26,6 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TokenFile& file) {
   }
   return nullptr;
 }
-
-}  // namespace
 
 TokenSequences::TokenSequences(const std::string& path, std::int64_t sequence, const std::string& what)
     : file_(path), sequence_(sequence) {

@@ -40,6 +40,10 @@ class TokenSequences {
   std::int64_t sequence_;
 };
 
+/// The tokenizer that made a token file, or null: it may be unknown, or have moved or changed since. Relative
+/// paths are tried from here and from beside the token file.
+std::unique_ptr<Tokenizer> tokenizer_of(const TokenFile& file);
+
 struct DatasetOptions {
   std::int64_t sequence = 0;  //!< tokens of a sequence
   std::int64_t vocab = 0;     //!< of the model: all ids must be below it

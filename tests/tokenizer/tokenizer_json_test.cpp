@@ -1,0 +1,188 @@
+#include "tetrad/tokenizer/tokenizer_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/errors.h"
+#include "support/files.h"
+#include "tetrad/tokenizer/bpe_trainer.h"
+
+namespace tetrad {
+namespace {
+
+using nlohmann::json;
+using testing::expect_bad_input;
+using testing::is_refused;
+
+const std::string kText =
+    "the cat sat on the mat with the other cat; \"quoted\" \\ back \x01\xFF\n the end the end";
+
+BpeDefinition definition() {
+  const std::string_view text = kText;
+  return train_bpe({&text, 1}, 280);
+}
+
+const std::string& saved() {
+  static const std::string text = to_tokenizer_json(definition());
+  return text;
+}
+
+std::unique_ptr<BpeTokenizer> parse(std::string_view text) { return parse_tokenizer_json(text, "some.json"); }
+
+TEST(TokenizerJson, SpellsBytesAsGpt2Does) {
+  EXPECT_EQ(spell_bytes("A z\n"), "AĠzĊ");
+  EXPECT_EQ(spell_bytes(std::string_view("\0\x7F\xA0\xAD\xFF", 5)), "\u0100\u0121\u0142\u0143\u00FF");
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  EXPECT_EQ(unspell_bytes(spell_bytes(all)), all);
+  EXPECT_EQ(unspell_bytes("a b"), "");
+  EXPECT_EQ(unspell_bytes("漢"), "");
+}
+
+TEST(TokenizerJson, ComesBackAsItWas) {
+  const BpeTokenizer original(definition());
+  const auto loaded = parse(saved());
+  EXPECT_EQ(loaded->hash(), original.hash());
+  EXPECT_EQ(loaded->definition().tokens, original.definition().tokens);
+  EXPECT_EQ(loaded->definition().merges, original.definition().merges);
+  EXPECT_EQ(loaded->definition().added, original.definition().added);
+  EXPECT_EQ(loaded->encode(kText + "<|endoftext|>"), original.encode(kText + "<|endoftext|>"));
+  EXPECT_EQ(to_tokenizer_json(loaded->definition()), saved());
+}
+
+TEST(TokenizerJson, HasWhatOtherReadersLookFor) {
+  const json root = json::parse(saved());
+  EXPECT_EQ(root["model"]["type"], "BPE");
+  EXPECT_EQ(root["pre_tokenizer"]["type"], "ByteLevel");
+  EXPECT_EQ(root["decoder"]["type"], "ByteLevel");
+  EXPECT_TRUE(root["model"]["merges"][0].is_array());
+  EXPECT_EQ(root["added_tokens"][0]["content"], "<|endoftext|>");
+  EXPECT_EQ(root["model"]["vocab"]["<|endoftext|>"], root["added_tokens"][0]["id"]);
+}
+
+TEST(TokenizerJson, ReadsBothSpellingsOfMergesAndBothOfTheSplit) {
+  json root = json::parse(saved());
+  for (json& merge : root["model"]["merges"])
+    merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  root["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers",
+                            {{{"type", "Split"},
+                              {"pattern", {{"Regex", std::string(gpt2_split().pattern)}}},
+                              {"behavior", "Isolated"},
+                              {"invert", false}},
+                             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  EXPECT_EQ(parse(root.dump())->hash(), BpeTokenizer(definition()).hash());
+}
+
+TEST(TokenizerJson, IgnoreMergesTakesWholeWords) {
+  json root = json::parse(saved());
+  root["model"]["ignore_merges"] = true;
+  root["model"]["vocab"]["zzz"] = 280;
+  const auto tokenizer = parse(root.dump());
+  EXPECT_EQ(tokenizer->encode("zzz"), (std::vector<std::int32_t>{280}));
+  root["model"]["ignore_merges"] = false;
+  EXPECT_EQ(parse(root.dump())->encode("zzz"), (std::vector<std::int32_t>{'z', 'z', 'z'}));
+}
+
+TEST(TokenizerJson, RefusesWhatItWouldEncodeDifferently) {
+  const auto refused = [](const std::function<void(json&)>& change, const std::string& word) {
+    json root = json::parse(saved());
+    change(root);
+    expect_bad_input([&] { parse(root.dump()); }, {"some.json", word});
+  };
+  refused([](json& r) { r["normalizer"] = {{"type", "NFC"}}; }, "normalizer");
+  refused([](json& r) { r["pre_tokenizer"] = nullptr; }, "pre-tokenizer");
+  refused([](json& r) { r["pre_tokenizer"]["add_prefix_space"] = true; }, "space");
+  refused([](json& r) { r["pre_tokenizer"]["use_regex"] = false; }, "split");
+  refused(
+      [](json& r) {
+        r["pre_tokenizer"] = {
+            {"type", "Sequence"},
+            {"pretokenizers",
+             {{{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}},
+              {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+      },
+      "pattern");
+  refused([](json& r) { r["decoder"] = nullptr; }, "decoder");
+  refused([](json& r) { r["model"]["type"] = "Unigram"; }, "Unigram");
+  refused([](json& r) { r["model"]["dropout"] = 0.1; }, "dropout");
+  refused([](json& r) { r["model"]["end_of_word_suffix"] = "</w>"; }, "parts of words");
+  refused([](json& r) { r["model"]["byte_fallback"] = true; }, "bytes");
+  refused([](json& r) { r["added_tokens"][0]["lstrip"] = true; }, "lstrip");
+}
+
+TEST(TokenizerJson, RefusesDamage) {
+  const auto refused = [](const std::function<void(json&)>& change, const std::string& word) {
+    json root = json::parse(saved());
+    change(root);
+    expect_bad_input([&] { parse(root.dump()); }, {"some.json", word});
+  };
+  refused([](json& r) { r = json::array(); }, "object");
+  refused([](json& r) { r.erase("model"); }, "model");
+  refused([](json& r) { r["model"]["vocab"] = json::array(); }, "vocab");
+  refused([](json& r) { r["model"]["vocab"]["A"] = 1.5; }, "whole number");
+  refused([](json& r) { r["model"]["vocab"]["A"] = -1; }, "whole number");
+  refused([](json& r) { r["model"]["vocab"]["A"] = 2147483647; }, "whole number");
+  refused([](json& r) { r["model"]["vocab"]["A"] = UINT64_MAX; }, "whole number");
+  refused([](json& r) { r["model"]["vocab"]["A"] = "65"; }, "whole number");
+  refused([](json& r) { r["model"]["vocab"]["A"] = 66; }, "two tokens");
+  refused([](json& r) { r["model"]["vocab"].erase("A"); }, "byte 65");
+  refused([](json& r) { r["model"]["vocab"]["a b"] = 290; }, "spelled");
+  refused([](json& r) { r["model"]["vocab"][""] = 290; }, "spelled");
+  refused([](json& r) { r["model"]["merges"] = nullptr; }, "merges");
+  refused([](json& r) { r["model"]["merges"].push_back({"absent", "a"}); }, "absent");
+  refused([](json& r) { r["model"]["merges"].push_back({"z", "q"}); }, "not in the vocabulary");
+  refused([](json& r) { r["model"]["merges"].push_back(r["model"]["merges"][0]); }, "twice");
+  refused([](json& r) { r["model"]["merges"].push_back("abc"); }, "neither");
+  refused([](json& r) { r["model"]["merges"].push_back(7); }, "neither");
+  refused([](json& r) { r["model"]["merges"].push_back({"a", "b", "c"}); }, "neither");
+  refused([](json& r) { r["added_tokens"].push_back(r["added_tokens"][0]); }, "twice");
+  refused([](json& r) { r["added_tokens"][0]["content"] = ""; }, "content");
+  refused([](json& r) { r["added_tokens"][0]["id"] = 1e300; }, "whole number");
+  refused([](json& r) { r["added_tokens"][0]["id"] = 16000000; }, "too large");
+  refused([](json& r) { r["added_tokens"] = 3; }, "list");
+}
+
+TEST(TokenizerJson, RefusesJsonThatLibrariesLetPass) {
+  expect_bad_input([] { parse(R"({"model": 1, "model": 2})"); }, {"twice", "model"});
+  expect_bad_input([] { parse(std::string(100000, '[')); }, {"nested"});
+  expect_bad_input([] { parse("{\"a\": " + std::string(100000, '[')); }, {"nested"});
+  expect_bad_input([] { parse("\xFF"); }, {"UTF-8"});
+  expect_bad_input([] { parse(std::string("{}\0x", 4)); }, {"zero byte"});
+  expect_bad_input([] { parse("{} {}"); }, {"JSON"});
+  expect_bad_input([] { parse(""); }, {"JSON"});
+  expect_bad_input([] { parse(R"({"a": 1e999})"); }, {"JSON"});
+}
+
+TEST(TokenizerJson, CutAnywhereItIsRefused) {
+  const std::string& whole = saved();
+  const std::size_t end = whole.find_last_of('}');
+  for (std::size_t size = 0; size <= end; size += size < 600 || size + 600 > end ? 1 : 61)
+    ASSERT_TRUE(is_refused([&] { parse(std::string_view(whole).substr(0, size)); })) << size;
+}
+
+TEST(TokenizerJson, AnyFlippedByteIsRefusedOrStillATokenizer) {
+  for (std::size_t i = 0; i < saved().size(); i += 3) {
+    std::string damaged = saved();
+    damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 7)));
+    try {
+      const auto tokenizer = parse(damaged);
+      ASSERT_EQ(tokenizer->decode(tokenizer->encode(kText)), kText) << i;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.exit_code(), ExitCode::bad_input) << error.what();
+    }
+  }
+}
+
+TEST(LoadTokenizer, TakesBytesOrAPath) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder / "tokenizer.json", saved());
+  EXPECT_EQ(load_tokenizer(folder.file("tokenizer.json"))->hash(), BpeTokenizer(definition()).hash());
+  EXPECT_EQ(load_tokenizer("bytes")->vocab(), 256);
+  expect_bad_input([&] { load_tokenizer(folder.file("absent.json")); }, {"absent.json"});
+  expect_bad_input([] { load_tokenizer(""); }, {"bytes"});
+}
+
+}  // namespace
+}  // namespace tetrad
