@@ -154,7 +154,7 @@ TEST(Provenance, RemembersWhereEachValueCameFrom) {
         "model.hidden = 128  # preset quickstart\n",
         "model.rope.theta = 7  # command line: \"model.rope.theta=7\"\n",
         "model.rope.scaling = none  # preset quickstart\n",
-        "data.phases = [{until: 1, mix: {a: 1}}]  # b.yaml:4\n", "precision.rht.gemms = auto  # default\n",
+        "data.phases = [{until: 1, mix: {a: 1}}]  # b.yaml:3\n", "precision.rht.gemms = auto  # default\n",
         "data.sources = {}  # default\n"})
     EXPECT_NE(text.find("\n" + line), text.npos) << line << "in:\n" << text;
 }

@@ -77,6 +77,7 @@ class Builder final : public YAML::EventHandler {
   struct Level {
     Node node;
     std::string key;
+    std::string key_origin;
     bool has_key = false;
   };
 
@@ -93,6 +94,7 @@ class Builder final : public YAML::EventHandler {
     TETRAD_CHECK(level.node.children.size() < kMaxMapEntries, "{}: a map has more than {} keys", where_(mark),
                  kMaxMapEntries);
     level.key = name;
+    level.key_origin = where_(mark);
     level.has_key = true;
   }
 
@@ -103,8 +105,10 @@ class Builder final : public YAML::EventHandler {
     TETRAD_CHECK(open_.size() < kMaxDepth, "{}: values are nested more than {} deep", where_(mark),
                  kMaxDepth);
     TETRAD_CHECK(++nodes_ <= kMaxNodes, "{}: there are more than {} values", where_(mark), kMaxNodes);
-    node.origin = where_(mark);
-    open_.push_back({std::move(node), "", false});
+    // A value belongs to the line of its key, even if it begins on the next.
+    const bool has_key = !open_.empty() && open_.back().has_key;
+    node.origin = has_key ? open_.back().key_origin : where_(mark);
+    open_.push_back({std::move(node), "", "", false});
   }
 
   void end() {
