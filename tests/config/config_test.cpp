@@ -26,10 +26,10 @@ Config load(const std::vector<std::string>& texts, const std::vector<std::string
     files.push_back(folder.file(fmt::format("{}.yaml", char('a' + files.size()))));
     write_file(files.back(), text);
   }
-  const Config config = load_config(files, overrides, provenance);
-  if (provenance)  // without the folder, whose name is random
+  Config config = load_config(files, overrides, provenance);
+  if (provenance != nullptr)  // without the folder, whose name is random
     for (auto& [key, origin] : provenance->origins)
-      if (const auto at = origin.find(folder.path().string()); at != origin.npos)
+      if (const auto at = origin.find(folder.path().string()); at != std::string::npos)
         origin.erase(at, folder.path().string().size() + 1);
   return config;
 }

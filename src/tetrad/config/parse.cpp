@@ -1,9 +1,7 @@
 #include "tetrad/config/parse.h"
 
 #include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/mark.h>
-#include <yaml-cpp/parser.h>
+#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <functional>
@@ -210,7 +208,7 @@ Node parse_override(std::string_view argument) {
   if (value.empty() || value.starts_with('*'))
     node = Node::scalar(std::string(value), true);
   else
-    node = parse_document(value, [&](const YAML::Mark&) { return origin; });
+    node = parse_document(value, [&](const YAML::Mark&) -> std::string { return origin; });
   set_origin(node, origin);
 
   std::size_t end = keys.size();
