@@ -208,7 +208,7 @@ Node parse_override(std::string_view argument) {
   if (value.empty() || value.starts_with('*'))
     node = Node::scalar(std::string(value), true);
   else
-    node = parse_document(value, [&](const YAML::Mark&) -> std::string { return origin; });
+    node = parse_document(value, [&](const YAML::Mark&) { return std::string(origin); });
   set_origin(node, origin);
 
   std::size_t end = keys.size();
