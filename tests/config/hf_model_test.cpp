@@ -157,7 +157,7 @@ TEST(HfModel, RefusesWhatWeDoNotHave) {
       {with(hybrid, "time_step_limit", {0.0, 0.1}), {"time_step_limit"}},
       {with(hybrid, "mamba_num_heads", nullptr), {"mamba_num_heads is missing"}},
   };
-  for (const auto& [json, words] : cases) expect_bad_input([&] { parse(json); }, words, json.dump());
+  for (const auto& c : cases) expect_bad_input([&] { parse(c.first); }, c.second, c.first.dump());
 }
 
 TEST(HfModel, RefusesWhatIsNoJsonObject) {

@@ -17,7 +17,7 @@ using testing::expect_bad_input;
 
 const ModelConfig& preset(std::string_view name) {
   const ModelConfig* found = find_preset(name);
-  if (!found) throw Error("no preset " + std::string(name));
+  if (found == nullptr) throw Error("no preset " + std::string(name));
   return *found;
 }
 

@@ -85,8 +85,8 @@ class Writer {
 
 /// Dotted keys of the whole schema that end with this name.
 std::optional<std::string> same_name_elsewhere(std::string_view name) {
-  static const Node kDefaults = Writer::write(Config{});
-  for (const auto& [key, node] : leaves(kDefaults))
+  static const Node defaults = Writer::write(Config{});
+  for (const auto& [key, node] : leaves(defaults))
     if (key.ends_with(name) && key.size() > name.size() && key[key.size() - name.size() - 1] == '.')
       return key;
   return std::nullopt;
@@ -107,7 +107,7 @@ class Reader {
   void field(std::string_view name, T& value, std::string_view, const Rule& rule = {}) {
     known_.emplace_back(name);
     const Node* child = node_.find(name);
-    if (!child) return;
+    if (child == nullptr) return;
     const std::string key = join_key(path_, name);
     if constexpr (!Section<T>) note(key, *child);
     read(*child, key, value, rule);
@@ -136,7 +136,7 @@ class Reader {
   }
 
   void note(const std::string& key, const Node& node) {
-    if (provenance_ && !node.origin.empty()) provenance_->origins[key] = node.origin;
+    if (provenance_ != nullptr && !node.origin.empty()) provenance_->origins[key] = node.origin;
   }
 
   static void read(const Node& node, const std::string& key, std::int64_t& value, const Rule& rule) {

@@ -22,7 +22,7 @@ void add_layer(Node& root, Node layer) {
 
 Config bind(Node root, std::span<const std::string> overrides, Provenance* provenance) {
   for (const std::string& argument : overrides) add_layer(root, config::parse_override(argument));
-  if (provenance) provenance->origins.clear();
+  if (provenance != nullptr) provenance->origins.clear();
   return config::read_node(root, provenance);
 }
 

@@ -76,8 +76,9 @@ class Fields {
 
   std::int64_t whole(const char* key, std::optional<std::int64_t> missing = {}) const {
     const Json* value = find(key);
-    if (!value && missing) return *missing;
-    TETRAD_CHECK(value, "{}: {} is missing: is this the config.json of a language model?", name_, key);
+    if (value == nullptr && missing) return *missing;
+    TETRAD_CHECK(value != nullptr, "{}: {} is missing: is this the config.json of a language model?", name_,
+                 key);
     const bool good = value->is_number_unsigned() &&
                       value->get<std::uint64_t>() <= std::uint64_t(std::numeric_limits<std::int32_t>::max());
     if (!good) refuse(key, *value, "a whole number from 0 to 2^31 - 1");
@@ -86,21 +87,21 @@ class Fields {
 
   double real(const char* key, double missing) const {
     const Json* value = find(key);
-    if (!value) return missing;
+    if (value == nullptr) return missing;
     if (!value->is_number()) refuse(key, *value, "a number");
     return value->get<double>();
   }
 
   bool flag(const char* key, bool missing) const {
     const Json* value = find(key);
-    if (!value) return missing;
+    if (value == nullptr) return missing;
     if (!value->is_boolean()) refuse(key, *value, "true or false");
     return value->get<bool>();
   }
 
   std::string text(const char* key, const std::string& missing) const {
     const Json* value = find(key);
-    if (!value) return missing;
+    if (value == nullptr) return missing;
     if (!value->is_string()) refuse(key, *value, "a text");
     return value->get<std::string>();
   }
@@ -194,8 +195,8 @@ ModelConfig llama(const Fields& fields) {
 }
 
 std::string hybrid_pattern(const Fields& fields) {
-  const std::string pattern = fields.text("hybrid_override_pattern", "");
-  if (const Json* types = fields.find("layers_block_type"); types && pattern.empty()) {
+  std::string pattern = fields.text("hybrid_override_pattern", "");
+  if (const Json* types = fields.find("layers_block_type"); types != nullptr && pattern.empty()) {
     if (!types->is_array()) fields.refuse("layers_block_type", *types, "a list");
     std::string letters;
     for (const Json& type : *types) {
@@ -216,7 +217,7 @@ std::string hybrid_pattern(const Fields& fields) {
 /// dt is used as it comes: a limit would change what the model computes.
 void require_no_time_step_limit(const Fields& fields) {
   const Json* limit = fields.find("time_step_limit");
-  if (!limit) return;
+  if (limit == nullptr) return;
   const auto is_infinite = [](const Json& value) {
     return (value.is_number() && value.get<double>() >= kInfinity) ||
            value == Json{{"__float__", "Infinity"}};
@@ -254,8 +255,8 @@ ModelConfig nemotron_h(const Fields& fields) {
 
 std::string architecture(const Fields& fields) {
   const Json* list = fields.find("architectures");
-  if (!list) {
-    const std::string type = fields.text("model_type", "");
+  if (list == nullptr) {
+    std::string type = fields.text("model_type", "");
     if (type == "llama") return "LlamaForCausalLM";
     if (type == "nemotron_h") return "NemotronHForCausalLM";
     return type;

@@ -1,9 +1,7 @@
 #include "tetrad/config/parse.h"
 
 #include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/mark.h>
-#include <yaml-cpp/parser.h>
+#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <functional>
@@ -77,6 +75,7 @@ class Builder final : public YAML::EventHandler {
   struct Level {
     Node node;
     std::string key;
+    std::string key_origin;
     bool has_key = false;
   };
 
@@ -93,6 +92,7 @@ class Builder final : public YAML::EventHandler {
     TETRAD_CHECK(level.node.children.size() < kMaxMapEntries, "{}: a map has more than {} keys", where_(mark),
                  kMaxMapEntries);
     level.key = name;
+    level.key_origin = where_(mark);
     level.has_key = true;
   }
 
@@ -103,8 +103,10 @@ class Builder final : public YAML::EventHandler {
     TETRAD_CHECK(open_.size() < kMaxDepth, "{}: values are nested more than {} deep", where_(mark),
                  kMaxDepth);
     TETRAD_CHECK(++nodes_ <= kMaxNodes, "{}: there are more than {} values", where_(mark), kMaxNodes);
-    node.origin = where_(mark);
-    open_.push_back({std::move(node), "", false});
+    // A value belongs to the line of its key, even if it begins on the next.
+    const bool has_key = !open_.empty() && open_.back().has_key;
+    node.origin = has_key ? open_.back().key_origin : where_(mark);
+    open_.push_back({std::move(node), "", "", false});
   }
 
   void end() {
@@ -206,7 +208,7 @@ Node parse_override(std::string_view argument) {
   if (value.empty() || value.starts_with('*'))
     node = Node::scalar(std::string(value), true);
   else
-    node = parse_document(value, [&](const YAML::Mark&) { return origin; });
+    node = parse_document(value, [&](const YAML::Mark&) { return std::string(origin); });
   set_origin(node, origin);
 
   std::size_t end = keys.size();

@@ -192,7 +192,7 @@ std::string nearest_hint(std::string_view word, const std::vector<std::string>& 
     best_distance = distance;
     best = &candidate;
   }
-  return best ? fmt::format(" (did you mean '{}'?)", *best) : "";
+  return best != nullptr ? fmt::format(" (did you mean '{}'?)", *best) : "";
 }
 
 }  // namespace tetrad::config

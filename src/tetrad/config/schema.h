@@ -9,7 +9,7 @@
 
 namespace tetrad::config {
 
-inline const std::vector<std::string_view> kRecipes = {"bf16", "fp8", "mxfp4", "nvfp4"};
+inline std::vector<std::string_view> recipe_names() { return {"bf16", "fp8", "mxfp4", "nvfp4"}; }
 
 template <class V>
 void describe(V& v, RopeScaling& c) {
@@ -72,7 +72,7 @@ void describe(V& v, RhtConfig& c) {
 
 template <class V>
 void describe(V& v, OperandConfig& c) {
-  v.field("format", c.format, "of this operand", one_of(kRecipes));
+  v.field("format", c.format, "of this operand", one_of(recipe_names()));
   v.field("block", c.block, "elements that share a scale",
           one_of({"1x16", "16x16", "1x32", "1x128", "128x128", "tensor"}));
   v.field("rounding", c.rounding, "of this operand",
@@ -84,14 +84,15 @@ void describe(V& v, OperandConfig& c) {
 template <class V>
 void describe(V& v, PrecisionSwitch& c) {
   v.field("at", c.at, "from this fraction of the token budget on", from_below(0, 1));
-  v.field("forward", c.forward, "recipe of the forward pass from then on; auto: unchanged", one_of(kRecipes));
+  v.field("forward", c.forward, "recipe of the forward pass from then on; auto: unchanged",
+          one_of(recipe_names()));
   v.field("backward", c.backward, "recipe of the backward pass from then on; auto: unchanged",
-          one_of(kRecipes));
+          one_of(recipe_names()));
 }
 
 template <class V>
 void describe(V& v, PrecisionConfig& c) {
-  v.field("recipe", c.recipe, "bf16, fp8, mxfp4 or nvfp4", one_of(kRecipes));
+  v.field("recipe", c.recipe, "bf16, fp8, mxfp4 or nvfp4", one_of(recipe_names()));
   v.field("high_precision", c.high_precision, "blocks that stay in BF16, or none");
   v.field("rht", c.rht, "random Hadamard transform");
   v.field("sr", c.sr, "stochastic rounding on any of gradients, activations, weights, or none",

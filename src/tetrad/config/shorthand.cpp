@@ -17,7 +17,7 @@ namespace {
 
 /// A scalar (or a list, if `lists`) becomes the one entry of a map.
 void wrap(Node* node, std::string_view name, bool lists = false) {
-  if (!node || !(node->is(Node::Kind::scalar) || (lists && node->is(Node::Kind::list)))) return;
+  if (node == nullptr || !(node->is(Node::Kind::scalar) || (lists && node->is(Node::Kind::list)))) return;
   Node map = Node::map();
   map.origin = node->origin;
   map.add(std::string(name), std::move(*node));
@@ -25,8 +25,8 @@ void wrap(Node* node, std::string_view name, bool lists = false) {
 }
 
 Node* find_map(Node* parent, std::string_view name) {
-  Node* node = parent ? parent->find(name) : nullptr;
-  return node && node->is(Node::Kind::map) ? node : nullptr;
+  Node* node = parent != nullptr ? parent->find(name) : nullptr;
+  return node != nullptr && node->is(Node::Kind::map) ? node : nullptr;
 }
 
 ModelConfig hf_model(const std::string& path, const std::string& origin) {
@@ -64,8 +64,8 @@ Node named_model(const Node& reference) {
 void expand_model(Node& root) {
   wrap(root.find("model"), "preset");
   Node* model = find_map(&root, "model");
-  const Node* reference = model ? model->find("preset") : nullptr;
-  if (!reference) return;
+  const Node* reference = model != nullptr ? model->find("preset") : nullptr;
+  if (reference == nullptr) return;
   Node expanded = named_model(*reference);
   Node rest = Node::map();
   for (std::size_t i = 0; i < model->children.size(); ++i)
@@ -98,11 +98,11 @@ void flatten_operands(Node& operands) {
 void expand_precision(Node& root) {
   wrap(root.find("precision"), "recipe");
   Node* precision = find_map(&root, "precision");
-  if (!precision) return;
+  if (precision == nullptr) return;
   wrap(precision->find("rht"), "gemms", true);
   if (Node* operands = find_map(precision, "operands")) flatten_operands(*operands);
   Node* high = precision->find("high_precision");
-  if (high && high->is_word("none")) {
+  if (high != nullptr && high->is_word("none")) {
     const std::string origin = high->origin;
     *high = Node::map();
     high->add("first", Node::scalar("0"));

@@ -151,8 +151,8 @@ std::vector<ModelConfig> all_models() {
 }  // namespace
 
 std::span<const ModelConfig> presets() {
-  static const std::vector<ModelConfig> kPresets = all_models();
-  return kPresets;
+  static const std::vector<ModelConfig> all = all_models();
+  return all;
 }
 
 const ModelConfig* find_preset(std::string_view name) {
