@@ -26,14 +26,25 @@ struct Matrices {
   float *p, *ds;                 // [kTile, kTile]
   float* delta;                  // [sequence]
 
-  Matrices(Buffer& buffer, std::int64_t sequence, std::int64_t head_dim) : width(padded(head_dim)) {
-    const std::int64_t rows = padded(sequence);
-    Scratch scratch(buffer, (5 * rows + 4 * kTile) * width + 2 * kTile * kTile + rows);
-    for (float** matrix : {&q, &dout, &dq, &dk, &dv}) *matrix = scratch.take(rows * width);
-    for (float** matrix : {&k, &v, &k_columns, &v_columns}) *matrix = scratch.take(kTile * width);
-    for (float** matrix : {&p, &ds}) *matrix = scratch.take(kTile * kTile);
-    delta = scratch.take(rows);
+  static std::int64_t size(std::int64_t rows, std::int64_t width) {
+    return (5 * rows + 4 * kTile) * width + 2 * kTile * kTile + rows;
   }
+
+  /// `rows` is the sequence, padded.
+  Matrices(Scratch scratch, std::int64_t rows, std::int64_t padded_head_dim)
+      : width(padded_head_dim),
+        q(scratch.take(rows * width)),
+        dout(scratch.take(rows * width)),
+        dq(scratch.take(rows * width)),
+        dk(scratch.take(rows * width)),
+        dv(scratch.take(rows * width)),
+        k(scratch.take(kTile * width)),
+        v(scratch.take(kTile * width)),
+        k_columns(scratch.take(kTile * width)),
+        v_columns(scratch.take(kTile * width)),
+        p(scratch.take(kTile * kTile)),
+        ds(scratch.take(kTile * kTile)),
+        delta(scratch.take(rows)) {}
 };
 
 /// Queries [query, query + rows) against keys [key, key + keys).
@@ -136,7 +147,9 @@ void attention(const AttentionBackward& op) {
   const std::int64_t group = shape.heads / shape.kv_heads;
   parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t task) {
     thread_local Buffer buffer;
-    const Matrices m(buffer, shape.sequence, shape.head_dim);
+    const std::int64_t rows = padded(shape.sequence);
+    const std::int64_t width = padded(shape.head_dim);
+    const Matrices m(Scratch(buffer, Matrices::size(rows, width)), rows, width);
     const std::int64_t batch = task / shape.kv_heads;
     const std::int64_t kv_head = task % shape.kv_heads;
     std::fill_n(m.dk, shape.sequence * m.width, 0.0f);

@@ -1,7 +1,6 @@
 #include "tetrad/backend/cpu/product.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "tetrad/backend/cpu/simd.h"
 
@@ -17,26 +16,20 @@ constexpr int kBlockRows = 6;
 constexpr int kBlockVectors = 1;
 #endif
 
-F32x16 load(const float* in) {
-  F32x16 lanes;
-  std::memcpy(&lanes, in, sizeof(lanes));
-  return lanes;
-}
-
 template <int kRows, int kVectors, bool kAdd>
 void multiply_block(std::int64_t depth, const LeftOperand& a, const RightOperand& b, const Result& out) {
   F32x16 sums[kRows][kVectors];
   TETRAD_UNROLL
   for (int r = 0; r < kRows; ++r) TETRAD_UNROLL
   for (int v = 0; v < kVectors; ++v)
-    sums[r][v] = kAdd ? load(out.data + r * out.stride + v * kLanes) : F32x16{};
+    sums[r][v] = kAdd ? load_lanes(out.data + r * out.stride + v * kLanes) : F32x16{};
 
   const float* left = a.data;
   const float* right = b.data;
   for (std::int64_t k = 0; k < depth; ++k, left += a.depth_stride, right += b.stride) {
     F32x16 row[kVectors];
     TETRAD_UNROLL
-    for (int v = 0; v < kVectors; ++v) row[v] = load(right + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) row[v] = load_lanes(right + v * kLanes);
     TETRAD_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const float factor = left[r * a.row_stride];
@@ -46,8 +39,7 @@ void multiply_block(std::int64_t depth, const LeftOperand& a, const RightOperand
   }
   TETRAD_UNROLL
   for (int r = 0; r < kRows; ++r) TETRAD_UNROLL
-  for (int v = 0; v < kVectors; ++v)
-    std::memcpy(out.data + r * out.stride + v * kLanes, &sums[r][v], sizeof(F32x16));
+  for (int v = 0; v < kVectors; ++v) store_lanes(sums[r][v], out.data + r * out.stride + v * kLanes);
 }
 
 /// The last rows, fewer than kRows + 1 of them.

@@ -8,19 +8,41 @@
 
 namespace tetrad::cpu {
 
-void load_rows(const MatrixView& view, const Part& part, float scale, float* out, std::int64_t stride) {
-  const std::int64_t first = part.row * view.row_stride + part.col;
-  for (std::int64_t r = 0; r < part.rows; ++r) {
-    float* row = out + r * stride;
-    if (view.dtype == DType::bf16) {
-      const Bf16* in = static_cast<const Bf16*>(view.data) + first + r * view.row_stride;
-      for (std::int64_t c = 0; c < part.cols; ++c) row[c] = scale * in[c].to_f32();
-    } else {
-      const float* in = static_cast<const float*>(view.data) + first + r * view.row_stride;
-      for (std::int64_t c = 0; c < part.cols; ++c) row[c] = scale * in[c];
-    }
-    std::fill(row + part.cols, row + stride, 0.0f);
+namespace {
+
+float to_f32(float x) { return x; }
+float to_f32(Bf16 x) { return x.to_f32(); }
+void assign(float x, float& out) { out = x; }
+void assign(float x, Bf16& out) { out = Bf16::from_f32(x); }
+
+template <typename T>
+void load_rows_of(const MatrixView& view, const Part& part, float scale, float* out, std::int64_t stride) {
+  const T* in = static_cast<const T*>(view.data) + part.row * view.row_stride + part.col;
+  const std::int64_t whole = part.cols / kLanes * kLanes;
+  for (std::int64_t r = 0; r < part.rows; ++r, in += view.row_stride, out += stride) {
+    for (std::int64_t c = 0; c < whole; c += kLanes) store_lanes(scale * load_lanes(in + c), out + c);
+    for (std::int64_t c = whole; c < part.cols; ++c) out[c] = scale * to_f32(in[c]);
+    for (std::int64_t c = part.cols; c < stride; ++c) out[c] = 0;
   }
+}
+
+template <typename T>
+void store_rows_of(const float* in, std::int64_t stride, const MutableMatrixView& view, const Part& part) {
+  T* out = static_cast<T*>(view.data) + part.row * view.row_stride + part.col;
+  const std::int64_t whole = part.cols / kLanes * kLanes;
+  for (std::int64_t r = 0; r < part.rows; ++r, in += stride, out += view.row_stride) {
+    for (std::int64_t c = 0; c < whole; c += kLanes) store_lanes(load_lanes(in + c), out + c);
+    for (std::int64_t c = whole; c < part.cols; ++c) assign(in[c], out[c]);
+  }
+}
+
+}  // namespace
+
+void load_rows(const MatrixView& view, const Part& part, float scale, float* out, std::int64_t stride) {
+  if (view.dtype == DType::bf16)
+    load_rows_of<Bf16>(view, part, scale, out, stride);
+  else
+    load_rows_of<float>(view, part, scale, out, stride);
   std::fill(out + part.rows * stride, out + padded(part.rows) * stride, 0.0f);
 }
 
@@ -39,16 +61,10 @@ void transpose_tile(const float* in, std::int64_t rows, std::int64_t cols, std::
 }
 
 void store_rows(const float* in, std::int64_t stride, const MutableMatrixView& view, const Part& part) {
-  const std::int64_t first = part.row * view.row_stride + part.col;
-  for (std::int64_t r = 0; r < part.rows; ++r) {
-    const float* row = in + r * stride;
-    if (view.dtype == DType::bf16) {
-      Bf16* out = static_cast<Bf16*>(view.data) + first + r * view.row_stride;
-      for (std::int64_t c = 0; c < part.cols; ++c) out[c] = Bf16::from_f32(row[c]);
-    } else {
-      std::copy_n(row, part.cols, static_cast<float*>(view.data) + first + r * view.row_stride);
-    }
-  }
+  if (view.dtype == DType::bf16)
+    store_rows_of<Bf16>(in, stride, view, part);
+  else
+    store_rows_of<float>(in, stride, view, part);
 }
 
 }  // namespace tetrad::cpu

@@ -49,14 +49,29 @@ struct Matrices {
         width(padded(shape.head_dim)),
         state(padded(shape.state)),
         heads(shape.heads / shape.groups),
-        steps(scratch, tokens) {
-    for (float** matrix : {&b, &c, &db, &dc, &b_columns, &from_state}) *matrix = scratch.take(tokens * state);
-    for (float** matrix : {&products, &dproducts, &mix, &dmix}) *matrix = scratch.take(tokens * tokens);
-    for (float** matrix : {&x, &dy, &dx, &x_columns}) *matrix = scratch.take(tokens * width);
-    for (float** matrix : {&h, &dh, &dh_columns}) *matrix = scratch.take(width * state);
-    for (float** vector : {&decays, &through, &ddt, &dlog}) *vector = scratch.take(tokens);
-    ddt_rows = scratch.take(tokens * heads);
-  }
+        steps(scratch, tokens),
+        b(scratch.take(tokens * state)),
+        c(scratch.take(tokens * state)),
+        db(scratch.take(tokens * state)),
+        dc(scratch.take(tokens * state)),
+        b_columns(scratch.take(tokens * state)),
+        from_state(scratch.take(tokens * state)),
+        products(scratch.take(tokens * tokens)),
+        dproducts(scratch.take(tokens * tokens)),
+        mix(scratch.take(tokens * tokens)),
+        dmix(scratch.take(tokens * tokens)),
+        x(scratch.take(tokens * width)),
+        dy(scratch.take(tokens * width)),
+        dx(scratch.take(tokens * width)),
+        x_columns(scratch.take(tokens * width)),
+        h(scratch.take(width * state)),
+        dh(scratch.take(width * state)),
+        dh_columns(scratch.take(width * state)),
+        decays(scratch.take(tokens)),
+        through(scratch.take(tokens)),
+        ddt(scratch.take(tokens)),
+        dlog(scratch.take(tokens)),
+        ddt_rows(scratch.take(tokens * heads)) {}
 };
 
 Matrices matrices_of(const Mamba2Shape& shape) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tetrad/numerics/bf16.h"
+
 // Before a short loop over registers that the compiler would otherwise keep as a loop over memory.
 #if defined(__clang__)
 #define TETRAD_UNROLL _Pragma("unroll")
@@ -16,17 +18,36 @@ namespace tetrad::cpu {
 
 // may_alias: this type looks at arrays of floats that belong to somebody else.
 using F32x16 = float __attribute__((vector_size(64), may_alias));
+using U32x16 = std::uint32_t __attribute__((vector_size(64)));
 using U32x8 = std::uint32_t __attribute__((vector_size(32)));
 using U16x16 = std::uint16_t __attribute__((vector_size(32)));
 using U64x4 = std::uint64_t __attribute__((vector_size(32)));
 
-/// 64 bytes through one vector. (A plain memcpy of so few may go through 8-byte registers, and the vector
-/// load that follows then waits for all of them to reach the cache.)
-inline void copy_lanes(const float* in, float* out) {
+inline F32x16 load_lanes(const float* in) {
   F32x16 lanes;
   std::memcpy(&lanes, in, sizeof(lanes));
-  std::memcpy(out, &lanes, sizeof(lanes));
+  return lanes;
 }
+inline void store_lanes(F32x16 lanes, float* out) { std::memcpy(out, &lanes, sizeof(lanes)); }
+
+// The same from and to BF16; the rounding is Bf16::from_f32's.
+inline F32x16 load_lanes(const Bf16* in) {
+  U16x16 halves;
+  std::memcpy(&halves, in, sizeof(halves));
+  return F32x16(__builtin_convertvector(halves, U32x16) << 16);
+}
+inline void store_lanes(F32x16 lanes, Bf16* out) {
+  const auto bits = U32x16(lanes);
+  const U32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+  const U32x16 quiet_nan = (bits >> 16) | 0x40u;
+  const U16x16 halves =
+      __builtin_convertvector((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded, U16x16);
+  std::memcpy(out, &halves, sizeof(halves));
+}
+
+/// 64 bytes through one vector. (A plain memcpy of so few may go through 8-byte registers, and the vector
+/// load that follows then waits for all of them to reach the cache.)
+inline void copy_lanes(const float* in, float* out) { store_lanes(load_lanes(in), out); }
 
 // Interleaving two rows: the lower, or the upper, halves of their 128-bit parts, in units of 16, 32 or 64
 // bits.
