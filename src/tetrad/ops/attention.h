@@ -25,7 +25,7 @@ struct AttentionForward {
   MatrixView q;                  //!< [batch * sequence, heads * head_dim]
   MatrixView k, v;               //!< [batch * sequence, kv_heads * head_dim]
   MutableMatrixView out;         //!< like q
-  float* log_sum_exp = nullptr;  //!< [batch, heads, sequence], kept for the backward pass
+  float* log_sum_exp = nullptr;  //!< [batch, heads, sequence], for the backward pass; null: not wanted
 };
 
 struct AttentionBackward {
@@ -44,5 +44,10 @@ struct AttentionDecode {
   MatrixView k, v;  //!< [cached + sequence, kv_heads * head_dim]: the new rows are already in the cache
   MutableMatrixView out;
 };
+
+// Throw Error where views do not fit the shape. head_dim is even and at most 256.
+void check(const AttentionForward& op);
+void check(const AttentionBackward& op);
+void check(const AttentionDecode& op);
 
 }  // namespace tetrad

@@ -67,8 +67,10 @@ struct ScanInputs {
 struct ScanForward {
   Mamba2Shape shape;
   ScanInputs in;
-  MutableMatrixView y;            //!< [batch * sequence, heads * head_dim]
-  float* chunk_states = nullptr;  //!< [batch, chunks, heads, head_dim, state]: the state *before* each chunk
+  MutableMatrixView y;  //!< [batch * sequence, heads * head_dim]
+  /// [batch, chunks, heads, head_dim, state]: the state *before* each chunk, for the backward pass; null: not
+  /// wanted.
+  float* chunk_states = nullptr;
 };
 
 struct ScanBackward {
@@ -82,7 +84,8 @@ struct ScanBackward {
   float* dd = nullptr;
 };
 
-/// One new token of one sequence: convolution and recurrence, with their state.
+/// One new token of one sequence: convolution and recurrence, with their state. The convolution's result is
+/// rounded to the activations' type, as it is on its way from causal_conv() to scan().
 struct Mamba2Step {
   Mamba2Shape shape;  //!< batch 1, sequence 1
   std::int64_t kernel = 4;
@@ -93,9 +96,17 @@ struct Mamba2Step {
   const float* dt_bias = nullptr;
   const float* a_log = nullptr;
   const float* d = nullptr;
-  float* conv_state = nullptr;  //!< [kernel - 1, conv_channels], the inputs before this one, oldest first
+  float* conv_state = nullptr;  //!< [kernel - 1, conv_channels], the inputs before this one, oldest first;
+                                //!< updated, like the state below
   float* ssm_state = nullptr;   //!< [heads, head_dim, state]
   MutableMatrixView y;          //!< [1, inner]
 };
+
+// Throw Error where views do not fit the shape.
+void check(const CausalConvForward& op);
+void check(const CausalConvBackward& op);
+void check(const ScanForward& op);
+void check(const ScanBackward& op);
+void check(const Mamba2Step& op);
 
 }  // namespace tetrad

@@ -1,0 +1,120 @@
+#include "tetrad/backend/cpu/product.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tetrad/backend/cpu/simd.h"
+
+namespace tetrad::cpu {
+namespace {
+
+// A block of the result that stays in registers: as many as there are, less what the operands need.
+#if defined(__AVX512F__)
+constexpr int kBlockRows = 8;
+constexpr int kBlockVectors = 2;
+#else
+constexpr int kBlockRows = 6;
+constexpr int kBlockVectors = 1;
+#endif
+
+F32x16 load(const float* in) {
+  F32x16 lanes;
+  std::memcpy(&lanes, in, sizeof(lanes));
+  return lanes;
+}
+
+template <int kRows, int kVectors, bool kAdd>
+void multiply_block(std::int64_t depth, const LeftOperand& a, const RightOperand& b, const Result& out) {
+  F32x16 sums[kRows][kVectors];
+  TETRAD_UNROLL
+  for (int r = 0; r < kRows; ++r) TETRAD_UNROLL
+  for (int v = 0; v < kVectors; ++v)
+    sums[r][v] = kAdd ? load(out.data + r * out.stride + v * kLanes) : F32x16{};
+
+  const float* left = a.data;
+  const float* right = b.data;
+  for (std::int64_t k = 0; k < depth; ++k, left += a.depth_stride, right += b.stride) {
+    F32x16 row[kVectors];
+    TETRAD_UNROLL
+    for (int v = 0; v < kVectors; ++v) row[v] = load(right + v * kLanes);
+    TETRAD_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const float factor = left[r * a.row_stride];
+      TETRAD_UNROLL
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += factor * row[v];
+    }
+  }
+  TETRAD_UNROLL
+  for (int r = 0; r < kRows; ++r) TETRAD_UNROLL
+  for (int v = 0; v < kVectors; ++v)
+    std::memcpy(out.data + r * out.stride + v * kLanes, &sums[r][v], sizeof(F32x16));
+}
+
+/// The last rows, fewer than kRows + 1 of them.
+template <int kRows, int kVectors, bool kAdd>
+void multiply_last(std::int64_t rows, std::int64_t depth, const LeftOperand& a, const RightOperand& b,
+                   const Result& out) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows)
+      multiply_block<kRows, kVectors, kAdd>(depth, a, b, out);
+    else
+      multiply_last<kRows - 1, kVectors, kAdd>(rows, depth, a, b, out);
+  }
+}
+
+template <int kVectors, bool kAdd>
+void multiply_columns(std::int64_t rows, std::int64_t depth, const LeftOperand& a, const RightOperand& b,
+                      const Result& out) {
+  std::int64_t row = 0;
+  for (; row + kBlockRows <= rows; row += kBlockRows)
+    multiply_block<kBlockRows, kVectors, kAdd>(depth, a.from(row, 0), b,
+                                               {out.data + row * out.stride, out.stride});
+  multiply_last<kBlockRows - 1, kVectors, kAdd>(rows - row, depth, a.from(row, 0), b,
+                                                {out.data + row * out.stride, out.stride});
+}
+
+template <bool kAdd>
+void multiply_any(const ProductShape& shape, const LeftOperand& a, const RightOperand& b, const Result& out) {
+  constexpr std::int64_t kWidth = kBlockVectors * kLanes;
+  std::int64_t col = 0;
+  for (; col + kWidth <= shape.cols; col += kWidth)
+    multiply_columns<kBlockVectors, kAdd>(shape.rows, shape.depth, a, {b.data + col, b.stride},
+                                          {out.data + col, out.stride});
+  for (; col < shape.cols; col += kLanes)
+    multiply_columns<1, kAdd>(shape.rows, shape.depth, a, {b.data + col, b.stride},
+                              {out.data + col, out.stride});
+}
+
+}  // namespace
+
+void multiply(const ProductShape& shape, const LeftOperand& a, const RightOperand& b, const Result& out) {
+  multiply_any<false>(shape, a, b, out);
+}
+
+void multiply_add(const ProductShape& shape, const LeftOperand& a, const RightOperand& b, const Result& out) {
+  multiply_any<true>(shape, a, b, out);
+}
+
+void multiply_to_lower(std::int64_t size, std::int64_t depth, const LeftOperand& a, const RightOperand& b,
+                       const Result& out) {
+  for (std::int64_t row = 0; row < size; row += kLanes)
+    multiply_any<false>({std::min(kLanes, size - row), row + kLanes, depth}, a.from(row, 0), b,
+                        {out.data + row * out.stride, out.stride});
+}
+
+void multiply_add_lower(std::int64_t size, std::int64_t cols, const float* lower, std::int64_t stride,
+                        const RightOperand& b, const Result& out) {
+  for (std::int64_t row = 0; row < size; row += kLanes)
+    multiply_any<true>({std::min(kLanes, size - row), cols, std::min(row + kLanes, size)},
+                       straight(lower + row * stride, stride), b, {out.data + row * out.stride, out.stride});
+}
+
+void multiply_add_lower_transposed(std::int64_t size, std::int64_t cols, const float* lower,
+                                   std::int64_t stride, const RightOperand& b, const Result& out) {
+  for (std::int64_t row = 0; row < size; row += kLanes)
+    multiply_any<true>({std::min(kLanes, size - row), cols, size - row},
+                       transposed(lower + row * stride + row, stride), {b.data + row * b.stride, b.stride},
+                       {out.data + row * out.stride, out.stride});
+}
+
+}  // namespace tetrad::cpu

@@ -1,0 +1,398 @@
+// Convolution, scan and decoding step of every backend against the recurrence in double precision.
+
+#include <gtest/gtest.h>
+
+#include "oracle/mamba2.h"
+#include "support/activations.h"
+#include "support/backends.h"
+#include "tetrad/core/error.h"
+#include "tetrad/core/threads.h"
+
+namespace tetrad::testing {
+namespace {
+
+constexpr double kF32Error = 1e-5;       //!< relative to the tensor's largest value
+constexpr double kGradientError = 1e-4;  //!< of f32 gradients against finite differences
+constexpr double kBf16Error = 0x1p-8;    //!< the output's rounding, and some for the arithmetic
+
+class Mamba2 : public ::testing::TestWithParam<std::string> {
+ protected:
+  void TearDown() override { set_thread_count(0); }
+  static Backend& device() { return backend(GetParam()); }
+};
+
+Values to_values(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+
+/// `after` is `before` added to what the gradient is when it starts from zero.
+void expect_added(const std::vector<float>& after, float before, const std::vector<float>& gradient) {
+  for (std::size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(after[i], before + gradient[i]);
+}
+
+// ---- Convolution
+
+struct ConvProblem {
+  std::int64_t batch, sequence, channels, kernel;
+  Values x, weight, bias, dout;
+
+  ConvProblem(std::int64_t of_batch, std::int64_t of_sequence, std::int64_t of_channels,
+              std::int64_t of_kernel)
+      : batch(of_batch),
+        sequence(of_sequence),
+        channels(of_channels),
+        kernel(of_kernel),
+        x(normal_values(batch * sequence * channels, 1)),
+        weight(normal_values(channels * kernel, 2, 0.5)),
+        bias(normal_values(channels, 3, 0.5)),
+        dout(normal_values(batch * sequence * channels, 4)) {}
+
+  std::int64_t rows() const { return batch * sequence; }
+};
+
+std::vector<ConvProblem> conv_problems() {
+  return {{1, 1, 16, 4}, {2, 5, 70, 4}, {3, 67, 64, 4}, {1, 130, 33, 2}, {2, 3, 10, 7}, {1, 9, 130, 1}};
+}
+
+struct ConvPasses {
+  Activations x, out, dout, dx;
+  std::vector<float> dweight, dbias;
+
+  ConvPasses(Backend& device, const ConvProblem& problem, DType dtype, float start = 0)
+      : x(dtype, problem.rows(), problem.channels, problem.x),
+        out(dtype, problem.rows(), problem.channels),
+        dout(dtype, problem.rows(), problem.channels, problem.dout),
+        dx(dtype, problem.rows(), problem.channels),
+        dweight(problem.weight.size(), start),
+        dbias(problem.bias.size(), start) {
+    const std::vector<float> weight = to_f32(problem.weight);
+    const std::vector<float> bias = to_f32(problem.bias);
+    device.causal_conv(CausalConvForward{problem.batch, problem.sequence, problem.kernel, x.view(),
+                                         weight.data(), bias.data(), out.mutable_view()});
+    device.causal_conv(CausalConvBackward{problem.batch, problem.sequence, problem.kernel, x.view(),
+                                          weight.data(), bias.data(), dout.view(), dx.mutable_view(),
+                                          dweight.data(), dbias.data()});
+  }
+};
+
+TEST_P(Mamba2, ConvolutionIsTheDefinition) {
+  for (const ConvProblem& problem : conv_problems())
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const ConvPasses passes(device(), problem, dtype);
+      const Values expected = oracle::causal_conv(problem.batch, problem.sequence, problem.channels,
+                                                  problem.kernel, problem.x, problem.weight, problem.bias);
+      EXPECT_LT(relative_error(passes.out.values(), expected), dtype == DType::f32 ? kF32Error : kBf16Error);
+      EXPECT_TRUE(passes.out.surroundings_are_untouched() && passes.dx.surroundings_are_untouched());
+    }
+}
+
+TEST_P(Mamba2, ConvolutionBackwardIsTheDerivative) {
+  for (const ConvProblem& problem : conv_problems()) {
+    const ConvPasses passes(device(), problem, DType::f32);
+    const auto loss = [&](const Values& x, const Values& weight, const Values& bias) {
+      return dot(oracle::causal_conv(problem.batch, problem.sequence, problem.channels, problem.kernel, x,
+                                     weight, bias),
+                 problem.dout);
+    };
+    EXPECT_LT(gradient_error(passes.dx.values(), problem.x,
+                             [&](const Values& x) { return loss(x, problem.weight, problem.bias); }),
+              kGradientError);
+    EXPECT_LT(gradient_error(to_values(passes.dweight), problem.weight,
+                             [&](const Values& weight) { return loss(problem.x, weight, problem.bias); }),
+              kGradientError);
+    EXPECT_LT(gradient_error(to_values(passes.dbias), problem.bias,
+                             [&](const Values& bias) { return loss(problem.x, problem.weight, bias); }),
+              kGradientError);
+    const ConvPasses bf16(device(), problem, DType::bf16);
+    EXPECT_LT(relative_error(bf16.dx.values(), passes.dx.values()), kBf16Error);
+    EXPECT_EQ(bf16.dweight, passes.dweight) << "inputs exact in BF16 give the same f32 sums";
+  }
+}
+
+// ---- Scan
+
+/// Time steps: as initialised; from none at all to a complete forgetting, side by side; and so small that the
+/// state remembers everything.
+enum class Regime { usual, extreme, remembering };
+
+struct ScanProblem {
+  Mamba2Shape shape;
+  oracle::ScanTensors in;
+  Values dy;
+
+  explicit ScanProblem(const Mamba2Shape& of_shape, Regime regime = Regime::usual) : shape(of_shape) {
+    in.x = normal_values(rows() * shape.inner(), 1);
+    in.b = normal_values(rows() * shape.groups * shape.state, 2);
+    in.c = normal_values(rows() * shape.groups * shape.state, 3);
+    in.dt = normal_values(rows() * shape.heads, 4);
+    in.dt_bias = normal_values(shape.heads, 5, 0.5, regime == Regime::remembering ? -7 : -2);
+    in.a_log = normal_values(shape.heads, 6, 0.5, regime == Regime::remembering ? -4 : 1);
+    in.d = normal_values(shape.heads, 7, 0.5, 1);
+    dy = normal_values(rows() * shape.inner(), 8);
+    if (regime != Regime::extreme) return;
+    for (std::size_t i = 0; i < in.dt.size(); ++i) {
+      if (i % 5 == 1) in.dt[i] = -90;
+      if (i % 11 == 2) in.dt[i] = 40;
+      if (i % 29 == 7) in.dt[i] = 3072;
+    }
+  }
+
+  std::int64_t rows() const { return shape.batch * shape.sequence; }
+  oracle::ScanSizes sizes() const {
+    return {shape.batch, shape.sequence, shape.heads, shape.head_dim, shape.groups, shape.state};
+  }
+  std::int64_t states() const { return shape.batch * shape.chunks() * shape.inner() * shape.state; }
+};
+
+/// Chunks longer than the sequence, and ones that do not divide it; widths that are no multiple of a vector.
+const std::vector<Mamba2Shape>& scan_shapes() {
+  static const std::vector<Mamba2Shape> all = {
+      {1, 1, 1, 16, 1, 16, 16},   {2, 5, 4, 16, 2, 8, 16},    {1, 67, 4, 32, 1, 16, 16},
+      {3, 130, 2, 16, 2, 32, 64}, {1, 130, 6, 10, 3, 12, 64}, {1, 67, 2, 64, 1, 64, 256},
+      {2, 7, 2, 5, 1, 3, 1},
+  };
+  return all;
+}
+
+/// A forward and a backward pass, and everything they wrote.
+struct ScanPasses {
+  Activations x, b, c, dt, y, dy, dx, db, dc, ddt;
+  std::vector<float> dt_bias, a_log, d, chunk_states, ddt_bias, da_log, dd;
+
+  ScanPasses(Backend& device, const ScanProblem& problem, DType dtype, float start = 0)
+      : x(dtype, problem.rows(), problem.shape.inner(), problem.in.x),
+        b(dtype, problem.rows(), problem.shape.groups * problem.shape.state, problem.in.b),
+        c(dtype, problem.rows(), problem.shape.groups * problem.shape.state, problem.in.c),
+        dt(dtype, problem.rows(), problem.shape.heads, problem.in.dt),
+        y(dtype, problem.rows(), problem.shape.inner()),
+        dy(dtype, problem.rows(), problem.shape.inner(), problem.dy),
+        dx(dtype, problem.rows(), problem.shape.inner()),
+        db(dtype, problem.rows(), problem.shape.groups * problem.shape.state),
+        dc(dtype, problem.rows(), problem.shape.groups * problem.shape.state),
+        ddt(dtype, problem.rows(), problem.shape.heads),
+        dt_bias(to_f32(problem.in.dt_bias)),
+        a_log(to_f32(problem.in.a_log)),
+        d(to_f32(problem.in.d)),
+        chunk_states(static_cast<std::size_t>(problem.states()), NAN),
+        ddt_bias(dt_bias.size(), start),
+        da_log(dt_bias.size(), start),
+        dd(dt_bias.size(), start) {
+    device.scan(ScanForward{problem.shape, inputs(), y.mutable_view(), chunk_states.data()});
+    device.scan(ScanBackward{problem.shape, inputs(), chunk_states.data(), dy.view(), dx.mutable_view(),
+                             db.mutable_view(), dc.mutable_view(), ddt.mutable_view(), ddt_bias.data(),
+                             da_log.data(), dd.data()});
+  }
+
+  ScanInputs inputs() const {
+    return {x.view(), b.view(), c.view(), dt.view(), dt_bias.data(), a_log.data(), d.data()};
+  }
+};
+
+TEST_P(Mamba2, ScanIsTheRecurrence) {
+  for (const Mamba2Shape& shape : scan_shapes())
+    for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering})
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        SCOPED_TRACE(fmt::format("sequence {}, heads {}, regime {}, {}", shape.sequence, shape.heads,
+                                 static_cast<int>(regime), name_of(dtype)));
+        const ScanProblem problem(shape, regime);
+        const ScanPasses passes(device(), problem, dtype);
+        Values states;
+        const Values expected = oracle::scan(problem.sizes(), problem.in, &states);
+        EXPECT_LT(relative_error(passes.y.values(), expected), dtype == DType::f32 ? kF32Error : kBf16Error);
+        for (const Activations* written : {&passes.y, &passes.dx, &passes.db, &passes.dc, &passes.ddt})
+          EXPECT_TRUE(written->surroundings_are_untouched());
+        Values before_chunks;
+        const std::int64_t size = shape.inner() * shape.state;
+        for (std::int64_t batch = 0; batch < shape.batch; ++batch)
+          for (std::int64_t t = 0; t < shape.sequence; t += shape.chunk) {
+            const auto first = states.begin() + (batch * shape.sequence + t) * size;
+            before_chunks.insert(before_chunks.end(), first, first + size);
+          }
+        EXPECT_LT(relative_error(passes.chunk_states, before_chunks), kF32Error);
+      }
+}
+
+/// The error of the gradient of one of the inputs.
+double scan_gradient_error(const ScanProblem& problem, Values oracle::ScanTensors::*input,
+                           const Values& gradient) {
+  return gradient_error(
+      gradient, problem.in.*input,
+      [&](const Values& moved) {
+        oracle::ScanTensors in = problem.in;
+        in.*input = moved;
+        return dot(oracle::scan(problem.sizes(), in), problem.dy);
+      },
+      problem.shape.sequence > 50 ? 16 : 40);
+}
+
+TEST_P(Mamba2, ScanBackwardIsTheDerivative) {
+  using Tensors = oracle::ScanTensors;
+  for (const Mamba2Shape& shape : scan_shapes())
+    for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering}) {
+      SCOPED_TRACE(fmt::format("sequence {}, heads {}, regime {}", shape.sequence, shape.heads,
+                               static_cast<int>(regime)));
+      const ScanProblem problem(shape, regime);
+      const ScanPasses passes(device(), problem, DType::f32);
+      EXPECT_LT(scan_gradient_error(problem, &Tensors::x, passes.dx.values()), kGradientError);
+      EXPECT_LT(scan_gradient_error(problem, &Tensors::b, passes.db.values()), kGradientError);
+      EXPECT_LT(scan_gradient_error(problem, &Tensors::c, passes.dc.values()), kGradientError);
+      EXPECT_LT(scan_gradient_error(problem, &Tensors::dt, passes.ddt.values()), kGradientError);
+      EXPECT_LT(scan_gradient_error(problem, &Tensors::dt_bias, to_values(passes.ddt_bias)), kGradientError);
+      EXPECT_LT(scan_gradient_error(problem, &Tensors::a_log, to_values(passes.da_log)), kGradientError);
+      EXPECT_LT(scan_gradient_error(problem, &Tensors::d, to_values(passes.dd)), kGradientError);
+    }
+}
+
+TEST_P(Mamba2, Bf16ScanGradientsAreTheF32OnesRounded) {
+  for (const Mamba2Shape& shape : scan_shapes()) {
+    const ScanProblem problem(shape);
+    const ScanPasses f32(device(), problem, DType::f32);
+    const ScanPasses bf16(device(), problem, DType::bf16);
+    EXPECT_LT(relative_error(bf16.dx.values(), f32.dx.values()), kBf16Error);
+    EXPECT_LT(relative_error(bf16.db.values(), f32.db.values()), kBf16Error);
+    EXPECT_LT(relative_error(bf16.dc.values(), f32.dc.values()), kBf16Error);
+    EXPECT_LT(relative_error(bf16.ddt.values(), f32.ddt.values()), kBf16Error);
+    EXPECT_EQ(bf16.da_log, f32.da_log) << "inputs exact in BF16 give the same f32 sums";
+  }
+}
+
+TEST_P(Mamba2, GradientsOfParametersAreAddedTo) {
+  const ScanProblem scan_problem({1, 40, 4, 16, 2, 16, 16});
+  const ScanPasses from_zero(device(), scan_problem, DType::f32);
+  const ScanPasses from_three(device(), scan_problem, DType::f32, 3);
+  expect_added(from_three.ddt_bias, 3, from_zero.ddt_bias);
+  expect_added(from_three.da_log, 3, from_zero.da_log);
+  expect_added(from_three.dd, 3, from_zero.dd);
+  const ConvProblem conv_problem(1, 20, 70, 4);
+  const ConvPasses conv_from_zero(device(), conv_problem, DType::f32);
+  const ConvPasses conv_from_three(device(), conv_problem, DType::f32, 3);
+  expect_added(conv_from_three.dweight, 3, conv_from_zero.dweight);
+  expect_added(conv_from_three.dbias, 3, conv_from_zero.dbias);
+}
+
+TEST_P(Mamba2, ScanDoesNotDependOnTheChunk) {
+  Mamba2Shape shape{2, 100, 4, 16, 2, 16, 16};
+  const ScanPasses short_chunks(device(), ScanProblem(shape), DType::f32);
+  shape.chunk = 37;
+  const ScanPasses long_chunks(device(), ScanProblem(shape), DType::f32);
+  EXPECT_LT(relative_error(long_chunks.y.values(), short_chunks.y.values()), kF32Error);
+  EXPECT_LT(relative_error(long_chunks.dx.values(), short_chunks.dx.values()), kF32Error);
+  EXPECT_LT(relative_error(long_chunks.ddt.values(), short_chunks.ddt.values()), kF32Error);
+  EXPECT_LT(relative_error(long_chunks.da_log, short_chunks.da_log), kF32Error);
+}
+
+TEST_P(Mamba2, ChunkStatesAreOptional) {
+  const ScanProblem problem({2, 40, 2, 16, 1, 16, 16});
+  const ScanPasses passes(device(), problem, DType::f32);
+  Activations y(DType::f32, problem.rows(), problem.shape.inner());
+  device().scan(ScanForward{problem.shape, passes.inputs(), y.mutable_view(), nullptr});
+  EXPECT_TRUE(y == passes.y);
+}
+
+TEST_P(Mamba2, DoesNotDependOnTheNumberOfThreads) {
+  for (const Mamba2Shape& shape : scan_shapes()) {
+    const ScanProblem problem(shape);
+    set_thread_count(1);
+    const ScanPasses one(device(), problem, DType::f32);
+    set_thread_count(2);
+    const ScanPasses two(device(), problem, DType::f32);
+    EXPECT_TRUE(one.y == two.y && one.dx == two.dx && one.db == two.db && one.dc == two.dc &&
+                one.ddt == two.ddt);
+    EXPECT_EQ(one.chunk_states, two.chunk_states);
+    EXPECT_EQ(one.ddt_bias, two.ddt_bias);
+    EXPECT_EQ(one.da_log, two.da_log);
+    EXPECT_EQ(one.dd, two.dd);
+  }
+  for (const ConvProblem& problem : conv_problems()) {
+    set_thread_count(1);
+    const ConvPasses one(device(), problem, DType::f32);
+    set_thread_count(2);
+    const ConvPasses two(device(), problem, DType::f32);
+    EXPECT_TRUE(one.out == two.out && one.dx == two.dx);
+    EXPECT_EQ(one.dweight, two.dweight);
+    EXPECT_EQ(one.dbias, two.dbias);
+  }
+}
+
+// ---- Decoding
+
+/// Columns [first, first + cols) of a matrix.
+template <typename View>
+View columns(View view, std::int64_t first, std::int64_t cols) {
+  if (view.dtype == DType::f32)
+    view.data = const_cast<float*>(static_cast<const float*>(view.data)) + first;
+  else
+    view.data = const_cast<Bf16*>(static_cast<const Bf16*>(view.data)) + first;
+  view.cols = cols;
+  return view;
+}
+
+TEST_P(Mamba2, StepsAreTheScanTokenByToken) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t kernel : {1, 2, 4}) {
+      const Mamba2Shape shape{1, 45, 4, 16, 2, 24, 16};
+      const std::int64_t channels = shape.conv_channels();
+      const std::int64_t keys = shape.groups * shape.state;
+      const Activations xbc(dtype, shape.sequence, channels, normal_values(shape.sequence * channels, 1));
+      const Activations dt(dtype, shape.sequence, shape.heads,
+                           normal_values(shape.sequence * shape.heads, 2));
+      const auto weight = to_f32(normal_values(channels * kernel, 3, 0.5));
+      const auto bias = to_f32(normal_values(channels, 4, 0.5));
+      const auto dt_bias = to_f32(normal_values(shape.heads, 5, 0.5, -2));
+      const auto a_log = to_f32(normal_values(shape.heads, 6, 0.5, 1));
+      const auto d = to_f32(normal_values(shape.heads, 7));
+
+      Activations conv(dtype, shape.sequence, channels);
+      Activations y(dtype, shape.sequence, shape.inner());
+      device().causal_conv(CausalConvForward{1, shape.sequence, kernel, xbc.view(), weight.data(),
+                                             bias.data(), conv.mutable_view()});
+      const MatrixView mixed = conv.view();
+      const ScanInputs in{columns(mixed, 0, shape.inner()),
+                          columns(mixed, shape.inner(), keys),
+                          columns(mixed, shape.inner() + keys, keys),
+                          dt.view(),
+                          dt_bias.data(),
+                          a_log.data(),
+                          d.data()};
+      device().scan(ScanForward{shape, in, y.mutable_view(), nullptr});
+
+      Mamba2Shape one_token = shape;
+      one_token.sequence = 1;
+      std::vector<float> conv_state(static_cast<std::size_t>((kernel - 1) * channels));
+      std::vector<float> ssm_state(static_cast<std::size_t>(shape.inner() * shape.state));
+      Values stepped;
+      for (std::int64_t t = 0; t < shape.sequence; ++t) {
+        Activations out(dtype, 1, shape.inner());
+        device().mamba2_step(Mamba2Step{one_token, kernel, xbc.rows(t, 1), dt.rows(t, 1), weight.data(),
+                                        bias.data(), dt_bias.data(), a_log.data(), d.data(),
+                                        conv_state.data(), ssm_state.data(), out.mutable_view()});
+        for (const double value : out.values()) stepped.push_back(value);
+      }
+      EXPECT_LT(relative_error(stepped, y.values()), dtype == DType::f32 ? kF32Error : kBf16Error);
+    }
+}
+
+TEST_P(Mamba2, RefusesWhatDoesNotFit) {
+  const ScanProblem problem({2, 5, 4, 16, 2, 8, 16});
+  ScanPasses passes(device(), problem, DType::f32);
+  const ScanForward good{problem.shape, passes.inputs(), passes.y.mutable_view(), nullptr};
+  const auto refuses = [&](const auto& change) {
+    ScanForward bad = good;
+    change(bad);
+    EXPECT_THROW(device().scan(bad), Error);
+  };
+  refuses([](ScanForward& op) { op.shape.sequence = 6; });
+  refuses([](ScanForward& op) { op.shape.chunk = 0; });
+  refuses([](ScanForward& op) { op.shape.groups = 3; });
+  refuses([](ScanForward& op) { op.in.b.cols -= 1; });
+  refuses([](ScanForward& op) { op.in.dt.dtype = DType::bf16; });
+  refuses([](ScanForward& op) { op.in.a_log = nullptr; });
+  refuses([](ScanForward& op) { op.y.rows -= 1; });
+  const std::vector<float> weight(16);
+  EXPECT_THROW(device().causal_conv(CausalConvForward{3, 5, 4, passes.dt.view(), weight.data(), weight.data(),
+                                                      passes.ddt.mutable_view()}),
+               Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Mamba2, ::testing::ValuesIn(backend_names()));
+
+}  // namespace
+}  // namespace tetrad::testing

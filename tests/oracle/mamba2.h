@@ -1,0 +1,29 @@
+#pragma once
+// The Mamba-2 mixer as its recurrence says, token by token, in double precision.
+
+#include <vector>
+
+namespace tetrad::oracle {
+
+/// silu(bias + causal depthwise convolution). x [batch, sequence, channels], weight [channels, kernel].
+std::vector<double> causal_conv(long batch, long sequence, long channels, long kernel,
+                                const std::vector<double>& x, const std::vector<double>& weight,
+                                const std::vector<double>& bias);
+
+struct ScanSizes {
+  long batch, sequence, heads, head_dim, groups, state;
+};
+
+struct ScanTensors {
+  std::vector<double> x;                  //!< [batch, sequence, heads, head_dim]
+  std::vector<double> b, c;               //!< [batch, sequence, groups, state]
+  std::vector<double> dt;                 //!< [batch, sequence, heads], raw
+  std::vector<double> dt_bias, a_log, d;  //!< [heads]
+};
+
+/// y, like x. `states`, if given, gets the state before each token: [batch, sequence, heads, head_dim,
+/// state].
+std::vector<double> scan(const ScanSizes& sizes, const ScanTensors& in,
+                         std::vector<double>* states = nullptr);
+
+}  // namespace tetrad::oracle
