@@ -156,12 +156,25 @@ void expect_same_for_any_threads(const Body& body) {
   EXPECT_TRUE(one == two) << "the result depends on the number of threads";
 }
 
+/// While it lives: on matrices as small as those of most tests, waking a second thread takes longer than the
+/// work.
+class OneThread {
+ public:
+  OneThread() { set_thread_count(1); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() { set_thread_count(0); }
+};
+
 /// Everything an operation's tests run over.
 class OpTest : public ::testing::TestWithParam<std::tuple<std::string, DType, bool>> {
  protected:
   Backend& device() { return backend(std::get<0>(GetParam())); }
   Storage storage() { return {std::get<1>(GetParam()), std::get<2>(GetParam())}; }
   DType dtype() { return std::get<1>(GetParam()); }
+
+ private:
+  OneThread one_thread_;
 };
 
 inline std::string op_test_name(const ::testing::TestParamInfo<OpTest::ParamType>& info) {

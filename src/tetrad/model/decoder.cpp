@@ -124,6 +124,9 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
 void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
                        std::span<const std::int32_t> targets, std::span<float> losses) {
   check_tokens(tokens.size());
+  TETRAD_CHECK(targets.size() == tokens.size() && losses.size() == tokens.size(),
+               "evaluation of {} tokens needs as many targets and losses, not {} and {}", tokens.size(),
+               targets.size(), losses.size());
   pass.training = false;
   forward(pass, tokens);
   CrossEntropy loss;

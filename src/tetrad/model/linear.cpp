@@ -5,10 +5,12 @@
 namespace tetrad {
 namespace {
 
-/// Signs of the transform for one step, when they are drawn anew for each.
+/// Signs of the transform for one step, when they are drawn anew for each: the same for all microbatches,
+/// which share the weight's codes.
 std::uint32_t step_signs(const Pass& pass) {
   constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no layer has this id
-  return pass.random(kSignStream).group(0)[0] & 0xFFFFu;
+  const RandomStream stream{pass.seed, pass.step, 0, kSignStream};
+  return stream.group(0)[0] & 0xFFFFu;
 }
 
 bool same(const QuantSpec& a, const QuantSpec& b) {

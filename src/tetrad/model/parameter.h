@@ -15,7 +15,8 @@ struct Parameter {
   Tensor value;                     //!< f32
   Tensor gradient;                  //!< f32
   bool decay = true;                //!< matrices yes; norms, biases and the scan's parameters no
-  std::uint64_t version = 0;  //!< counts changes of `value`, so that copies of it know when they are old
+  /// Counts changes of `value`, so that copies of it know when they are old; 0 is a copy that was never made.
+  std::uint64_t version = 1;
 };
 
 }  // namespace tetrad

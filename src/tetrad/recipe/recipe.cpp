@@ -75,6 +75,13 @@ std::string_view role_name(Role role) {
   }
 }
 
+int hadamard_size(std::int64_t size) {
+  TETRAD_CHECK(size == 0 || (size > 0 && size <= kMaxHadamard && is_hadamard_size(static_cast<int>(size))),
+               "precision: Hadamard size {} is not supported: use 0 (none), 2, 4, 8, 16, 32, 64 or 128",
+               size);
+  return static_cast<int>(size);
+}
+
 /// What the configuration says about one operand in particular.
 void apply_override(const OperandConfig& said, std::optional<QuantSpec>& spec, Operand operand) {
   if (said.format) {
@@ -94,7 +101,7 @@ void apply_override(const OperandConfig& said, std::optional<QuantSpec>& spec, O
                "precision.operands.{}: it is not quantized here; say its format too", name_of(operand));
   if (said.block) spec->block = block_from_name(*said.block);
   if (said.rounding) spec->rounding = rounding_from_name(*said.rounding);
-  if (said.hadamard) spec->hadamard = static_cast<int>(*said.hadamard);
+  if (said.hadamard) spec->hadamard = hadamard_size(*said.hadamard);
   if (said.adaptive) spec->adaptive = *said.adaptive;
 }
 
@@ -138,29 +145,35 @@ Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(
       if (recipe) table(*recipe);
 }
 
+QuantSpec Recipe::base_spec(std::string_view recipe, Operand operand) const {
+  const Table& base = find_table(recipe);
+  const Role role = role_of(operand);
+  QuantSpec spec{.format = base.format.value(), .axis = axis_of(operand)};
+  spec.block = role == Role::weight ? base.weight_block : base.vector_block;
+  if (role == Role::weight && !config_.weights_2d.value_or(true)) spec.block = one_dimensional(spec.block);
+  const bool is_stochastic = config_.sr ? contains(*config_.sr, role_name(role))
+                                        : base.stochastic_gradients && role == Role::gradient;
+  if (is_stochastic)
+    spec.rounding =
+        config_.sr_hardware.value_or(false) ? Rounding::stochastic_hardware : Rounding::stochastic;
+  const bool transformed = config_.rht.gemms ? contains(*config_.rht.gemms, gemm_of(operand))
+                                             : base.wgrad_hadamard > 0 && gemm_of(operand) == "wgrad";
+  if (transformed)
+    spec.hadamard =
+        hadamard_size(config_.rht.size.value_or(base.wgrad_hadamard > 0 ? base.wgrad_hadamard : 16));
+  if (config_.rht.signs == "none") spec.signs = kNoSigns;
+  spec.adaptive = config_.adaptive && spec.format == Format::nvfp4;
+  return spec;
+}
+
 LinearPrecision Recipe::table(std::string_view recipe) const {
   const Table& base = find_table(recipe);
   LinearPrecision result;
-  if (!base.format) return result;
-  const Rounding stochastic =
-      config_.sr_hardware.value_or(false) ? Rounding::stochastic_hardware : Rounding::stochastic;
+  // A schedule's time in BF16 is BF16; what is said about single operands is for the rest of the run.
+  if (!base.format && !config_.schedule.empty()) return result;
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    const Role role = role_of(operand);
-    QuantSpec spec{.format = *base.format, .axis = axis_of(operand)};
-    spec.block = role == Role::weight ? base.weight_block : base.vector_block;
-    if (role == Role::weight && !config_.weights_2d.value_or(true)) spec.block = one_dimensional(spec.block);
-    const bool is_stochastic = config_.sr ? contains(*config_.sr, role_name(role))
-                                          : base.stochastic_gradients && role == Role::gradient;
-    if (is_stochastic) spec.rounding = stochastic;
-    const bool transformed = config_.rht.gemms ? contains(*config_.rht.gemms, gemm_of(operand))
-                                               : base.wgrad_hadamard > 0 && gemm_of(operand) == "wgrad";
-    if (transformed)
-      spec.hadamard =
-          static_cast<int>(config_.rht.size.value_or(base.wgrad_hadamard > 0 ? base.wgrad_hadamard : 16));
-    if (config_.rht.signs == "none") spec.signs = kNoSigns;
-    spec.adaptive = config_.adaptive && spec.format == Format::nvfp4;
-    result[operand] = spec;
+    if (base.format) result[operand] = base_spec(recipe, operand);
     if (const auto said = config_.operands.find(std::string(name_of(operand)));
         said != config_.operands.end())
       apply_override(said->second, result[operand], operand);
@@ -168,6 +181,11 @@ LinearPrecision Recipe::table(std::string_view recipe) const {
   pair_transforms(result, Operand::fprop_x, Operand::fprop_w);
   pair_transforms(result, Operand::dgrad_dy, Operand::dgrad_w);
   pair_transforms(result, Operand::wgrad_dy, Operand::wgrad_x);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (result[operand])  // with a shape that every quantizer takes: layers check their own
+      validate(*result[operand], kMaxHadamard, kMaxHadamard, fmt::format("precision, {}", name_of(operand)));
+  }
   result.per_step_signs = config_.rht.signs == "per-step";
   return result;
 }

@@ -58,7 +58,9 @@ class Recipe {
   const PrecisionConfig& config() const { return config_; }
 
  private:
+  /// A recipe with the configuration's switches; base_spec() before what is said about single operands.
   LinearPrecision table(std::string_view recipe) const;
+  QuantSpec base_spec(std::string_view recipe, Operand operand) const;
 
   PrecisionConfig config_;
   std::int64_t blocks_;
