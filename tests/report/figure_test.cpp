@@ -108,6 +108,7 @@ TEST(Figure, TicksAreRoundAndWithin) {
   EXPECT_EQ(make_ticks({0, 1228800}, 9).values[1], 200000);
   EXPECT_EQ(make_ticks({-1, 1}, 4).values, (std::vector<double>{-1, -0.5, 0, 0.5, 1}));
   EXPECT_EQ(make_ticks({0, 1}, 4).decimals, 1);
+  for (const double value : make_ticks({-0.1, 2}, 4).values) EXPECT_FALSE(std::signbit(value)) << value;
 }
 
 TEST(Figure, ThinningKeepsTheExtremes) {

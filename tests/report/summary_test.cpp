@@ -114,9 +114,9 @@ TEST(Summary, JsonHasTheSame) {
 
 TEST(Summary, HeadlineNamesWhatDiffers) {
   std::vector<RunMetrics> runs = {counted_run("a", 1), counted_run("b", 1.01)};
-  EXPECT_EQ(headline(summarize(runs)), "b: train loss +1.00 % to a");
+  EXPECT_EQ(headline(summarize(runs)), "b: train loss +1.00 % against a");
   runs[1].recipe = "nvfp4";
-  EXPECT_EQ(headline(summarize(runs)), "nvfp4: train loss +1.00 % to bf16");
+  EXPECT_EQ(headline(summarize(runs)), "nvfp4: train loss +1.00 % against bf16");
 }
 
 }  // namespace

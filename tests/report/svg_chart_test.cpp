@@ -90,8 +90,8 @@ TEST(SvgChart, CurveGoesWhereItShould) {
   Figure figure = make_figure(std::array{run}, {}, 1);
   figure.loss = {0, 10};
   figure.series[0].smoothed.y = {10, 5, 0};
-  // The panel is from 72 to 936 and from 80 down to 460.
-  EXPECT_NE(draw_svg(figure, "").find("class=\"curve s0\" d=\"M72.0 80.0h0L504.0 270.0L936.0 460.0\""),
+  // The panel is from 72 to 936 and from 98 down to 478.
+  EXPECT_NE(draw_svg(figure, "").find("class=\"curve s0\" d=\"M72.0 98.0h0L504.0 288.0L936.0 478.0\""),
             std::string::npos);
 }
 

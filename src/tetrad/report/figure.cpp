@@ -31,15 +31,17 @@ Range padded(double low, double high) {
 /// would a run that diverges: the range ends at a quantile, and never far above where the runs began.
 Range loss_range(const Figure& figure) {
   std::vector<double> all;
+  std::vector<double> raw;
   double start = std::numeric_limits<double>::infinity();
   for (const Series& series : figure.series) {
     const std::vector<double>& y = series.smoothed.y;
     all.insert(all.end(), y.begin(), y.end());
+    raw.insert(raw.end(), series.loss.y.begin(), series.loss.y.end());
     const auto first = std::find_if(y.begin(), y.end(), [](double value) { return std::isfinite(value); });
     if (first != y.end()) start = std::min(start, *first);
   }
   all = sorted_finite(std::move(all));
-  const double low = all.front();
+  const double low = std::min(all.front(), quantile(sorted_finite(std::move(raw)), 0.01));
   double high = quantile(all, 0.95);
   if (high > 1.5 * start && 1.5 * start > low) high = 1.5 * start;
   Range range = padded(low, high);
@@ -48,8 +50,8 @@ Range loss_range(const Figure& figure) {
   const Range around{range.low - span / 2, range.high + span / 2};
   for (const Reference& reference : figure.references) {
     if (!around.contains(reference.value)) continue;
-    range.low = std::min(range.low, reference.value - 0.04 * span);
-    range.high = std::max(range.high, reference.value + 0.04 * span);
+    range.low = std::min(range.low, reference.value - 0.12 * span);
+    range.high = std::max(range.high, reference.value + 0.12 * span);
   }
   return range;
 }
@@ -59,8 +61,10 @@ Range gap_range(const Figure& figure) {
   for (const Series& series : figure.series) all.insert(all.end(), series.gap.y.begin(), series.gap.y.end());
   all = sorted_finite(std::move(all));
   if (all.empty()) return {-1, 1};
-  // The ends of the distribution are single steps in which the two runs fall at different times.
-  return padded(std::min(0.0, quantile(all, 0.02)), std::max(0.0, quantile(all, 0.98)));
+  // A run that diverges, or falls a few steps later than the first at the start, must not flatten the rest.
+  const double low = std::max(all.front(), 1.5 * quantile(all, 0.02));
+  const double high = std::min(all.back(), 1.5 * quantile(all, 0.98));
+  return padded(std::min(0.0, low), std::max(0.0, high));
 }
 
 /// The one held-out source that every run was evaluated on; nothing if there is another.
@@ -194,7 +198,8 @@ Ticks make_ticks(const Range& range, int count) {
   Ticks ticks;
   ticks.decimals = std::max(0, static_cast<int>(-std::floor(std::log10(step) + 1e-9)));
   // Whole multiples, so that there is 0 and not 1e-17.
-  for (double i = std::ceil(range.low / step); i * step <= range.high; ++i) ticks.values.push_back(i * step);
+  for (double i = std::ceil(range.low / step); i * step <= range.high; ++i)
+    ticks.values.push_back(i * step + 0.0);  // + 0.0: never -0
   return ticks;
 }
 

@@ -242,7 +242,7 @@ std::string headline(std::span<const RunSummary> runs) {
     if (!run.gap) continue;
     // Runs of one recipe differ in something else, which their folders' names may tell.
     const bool by_recipe = run.recipe != runs[0].recipe;
-    text += fmt::format("{}{}: {} loss {:+.2f} % to {}", text.empty() ? "" : "; ",
+    text += fmt::format("{}{}: {} loss {:+.2f} % against {}", text.empty() ? "" : "; ",
                         by_recipe ? run.recipe : run.path, run.gap->heldout ? "held-out" : "train",
                         run.gap->percent, by_recipe ? runs[0].recipe : runs[0].path);
   }

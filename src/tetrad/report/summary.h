@@ -40,7 +40,7 @@ std::string summary_table(std::span<const RunSummary> runs, const References& re
 /// The same as one JSON object.
 std::string to_json_text(std::span<const RunSummary> runs, const References& references);
 
-/// The result in one line, for a subtitle: "nvfp4: held-out loss +0.63 % to bf16".
+/// The result in one line, for a subtitle: "nvfp4: held-out loss +0.63 % against bf16".
 std::string headline(std::span<const RunSummary> runs);
 
 }  // namespace tetrad

@@ -14,7 +14,7 @@ namespace {
 constexpr double kWidth = 960;
 constexpr double kLeft = 72;
 constexpr double kRight = kWidth - 24;
-constexpr double kTop = 80;
+constexpr double kTop = 98;
 constexpr double kLossHeight = 380;
 constexpr double kGapTop = kTop + kLossHeight + 44;  //!< leaves room for the heading of the second panel
 constexpr double kGapHeight = 130;
@@ -58,7 +58,7 @@ std::string style_sheet(std::size_t series) {
       ".grid{stroke:#e4e8ee}.zero{stroke:#8a94a3}.reference{stroke:#6b7584;stroke-dasharray:7 "
       "5;stroke-width:1.3}\n"
       ".plate{fill:#ffffff;fill-opacity:.86}\n"
-      ".curve{fill:none;stroke-width:2.2;stroke-linejoin:round;stroke-linecap:round}\n"
+      ".curve{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}\n"
       ".raw{fill:none;stroke-width:1;stroke-opacity:.3;stroke-linejoin:round;stroke-linecap:round}\n"
       ".heldout{fill:#ffffff;stroke-width:1.8}\n";
   std::string dark =
@@ -149,7 +149,12 @@ std::string legend(const Figure& figure, const Panel& panel) {
 
   const double width = 52 + 7.2 * static_cast<double>(longest);
   const double left = kRight - width - 8;
+  const double height = kLegendRow * static_cast<double>(names.size()) + 8;
   double y = panel.top + 10;
+  for (const Reference& reference : figure.references) {  // its line and text are not to be covered
+    const double at = panel.y_of(reference.value);
+    if (at > y - 4 && at < y + height) y = at + 10;
+  }
   std::string svg = fmt::format(
       "<rect class=\"plate\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"5\"/>\n", left,
       y, width, kLegendRow * static_cast<double>(names.size()) + 8);
@@ -172,21 +177,22 @@ std::string references(const Figure& figure, const Panel& panel) {
     const double y = panel.y_of(reference.value);
     svg += line(kLeft, y, kRight, y, "reference");
     const std::string text = fmt::format("{}: {:.3f} nats", reference.label, reference.value);
-    // Below the line if it runs through the legend or along the top, so that both can be read.
+    // Below the line if there is no room above it.
     const bool below = y < panel.top + 20;
     svg += label(kLeft + 0.30 * (kRight - kLeft), below ? y + 17 : y - 7, "start", text);
   }
   return svg;
 }
 
+/// A little wider than the panel: the marks of the last evaluation are on its edge.
 std::string clip_path(const char* id, const Panel& panel) {
   return fmt::format(
       "<clipPath id=\"{}\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/></clipPath>\n",
-      id, kLeft, panel.top, kRight - kLeft, panel.height);
+      id, kLeft, panel.top, kRight - kLeft + 5, panel.height);
 }
 
 std::string loss_panel(const Figure& figure, const Panel& panel, bool lowest) {
-  std::string svg = grid(panel, 8, lowest, "");
+  std::string svg = grid(panel, 9, lowest, "");
   svg += "<g clip-path=\"url(#loss)\">\n";
   for (std::size_t i = 0; i < figure.series.size(); ++i)
     svg += path(panel, figure.series[i].loss, fmt::format("raw s{}", i));
@@ -209,7 +215,7 @@ std::string loss_panel(const Figure& figure, const Panel& panel, bool lowest) {
 }
 
 std::string gap_panel(const Figure& figure, const Panel& panel) {
-  std::string svg = grid(panel, 4, true, " %");
+  std::string svg = grid(panel, 5, true, " %");
   svg += line(kLeft, panel.y_of(0), kRight, panel.y_of(0), "zero");
   svg += "<g clip-path=\"url(#gap)\">\n";
   for (std::size_t i = 1; i < figure.series.size(); ++i)
@@ -236,8 +242,8 @@ std::string draw_svg(const Figure& figure, const std::string& subtitle) {
   svg += style_sheet(figure.series.size());
   svg += "<defs>\n" + clip_path("loss", loss) + (has_gap ? clip_path("gap", gap) : "") + "</defs>\n";
   svg += "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n";
-  svg += fmt::format("<text class=\"title\" x=\"{:.1f}\" y=\"30\">Training loss</text>\n", kLeft);
-  svg += label(kLeft, 51, "start", subtitle);
+  svg += fmt::format("<text class=\"title\" x=\"{:.1f}\" y=\"31\">Training loss</text>\n", kLeft);
+  svg += label(kLeft, 54, "start", subtitle);
   svg += loss_panel(figure, loss, !has_gap);
   if (has_gap) svg += gap_panel(figure, gap);
   return svg + "</svg>\n";
