@@ -6,9 +6,12 @@
 
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <regex>
 
 #include "report/make_runs.h"
+#include "support/files.h"
+#include "tetrad/report/summary.h"
 
 namespace tetrad {
 namespace {
@@ -103,6 +106,33 @@ TEST(SvgChart, WildRunsAreWellFormed) {
   const std::string svg = draw_svg(make_figure(runs, {}, 1), "");
   expect_well_formed(svg);
   EXPECT_LT(svg.size(), 300000U);
+}
+
+TEST(SvgChart, FromFoldersToPicture) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder / "code.json",
+                      R"({"vocab":257,"tokens":9,"documents":1,"unigram_entropy":3.5})");
+  std::vector<RunMetrics> runs;
+  for (const std::string recipe : {"bf16", "nvfp4"}) {
+    std::filesystem::create_directory(folder / recipe);
+    testing::write_file(
+        folder / (recipe + "/config.yaml"),
+        "precision: " + recipe + "\ndata: {sources: {code: {path: " + folder.file("code") + "}}}\n");
+    testing::write_file(folder / (recipe + "/metrics.jsonl"),
+                        testing::train_line(1, "5") + testing::train_line(2, "null") +
+                            testing::train_line(3, "3") +
+                            R"({"kind":"eval","step":3,"tokens":300,"source":"code","loss":)" +
+                            (recipe == "bf16" ? "3.0" : "3.3") + "}\n{\"kind\":\"tra");
+    runs.push_back(read_run(folder / recipe));
+  }
+  const References references = read_references(runs);
+  const Figure figure = make_figure(runs, references, 0);
+  const std::vector<RunSummary> summaries = summarize(runs);
+  const std::string svg = draw_svg(figure, headline(summaries));
+  expect_well_formed(svg);
+  EXPECT_NE(svg.find("nvfp4: held-out loss +10.00 % against bf16"), svg.npos);
+  EXPECT_NE(svg.find("unigram entropy: 3.500 nats"), svg.npos);
+  EXPECT_NE(svg.find("class=\"heldout s1\""), svg.npos);
 }
 
 }  // namespace

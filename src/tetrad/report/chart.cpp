@@ -214,7 +214,7 @@ bool names_utf8(std::string_view locale) {
   std::string lower;
   for (const char c : locale)
     if (c != '-') lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower.find("utf8") != lower.npos;
+  return lower.find("utf8") != std::string::npos;
 }
 
 std::string_view environment(const char* name) {
