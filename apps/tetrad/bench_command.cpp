@@ -113,15 +113,24 @@ void add_bench(CLI::App& app, Action& action) {
   add_common(*quantize, *quantize_options);
   set_examples(*quantize,
                "  tetrad bench quantize\n  tetrad bench quantize --size 4096x4096 --dtype f32 --threads 1");
-  quantize->callback(
-      [&action, quantize_options] { action = [quantize_options] { run_quantize(*quantize_options); return ExitCode::ok; }; });
+  quantize->callback([&action, quantize_options] {
+    action = [quantize_options] {
+      run_quantize(*quantize_options);
+      return ExitCode::ok;
+    };
+  });
 
   CLI::App* gemm = command->add_subcommand("gemm", "Quantized products, beside OpenBLAS SGEMM");
   auto gemm_options = std::make_shared<Options>(Options{.size = "1024x1024x1024", .repeats = 31});
   gemm->add_option("--size", gemm_options->size, "MxNxK")->capture_default_str();
   add_common(*gemm, *gemm_options);
   set_examples(*gemm, "  tetrad bench gemm\n  tetrad bench gemm --size 4096x1024x1024 --threads 1");
-  gemm->callback([&action, gemm_options] { action = [gemm_options] { run_gemm(*gemm_options); return ExitCode::ok; }; });
+  gemm->callback([&action, gemm_options] {
+    action = [gemm_options] {
+      run_gemm(*gemm_options);
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace tetrad::app

@@ -34,7 +34,12 @@ void add_prepare(CLI::App& data, Action& action) {
                "  tetrad data prepare /usr/include/c++ -o headers\n"
                "  tetrad data prepare book.txt notes/ -o text --tokenizer tokenizer.json --heldout 0.05\n"
                "  tetrad data prepare src -o code --include '*.cpp' --include '*.h'");
-  command->callback([&action, arguments] { action = [arguments] { data_prepare(*arguments); return ExitCode::ok; }; });
+  command->callback([&action, arguments] {
+    action = [arguments] {
+      data_prepare(*arguments);
+      return ExitCode::ok;
+    };
+  });
 }
 
 void add_synth(CLI::App& data, Action& action) {
@@ -79,7 +84,12 @@ void add_synth(CLI::App& data, Action& action) {
                "  tetrad data synth markov -o chain --vocab 64 --branching 4 --tokens 2000000\n"
                "  tetrad data synth recall -o recall --pairs 8\n"
                "  tetrad data synth arithmetic -o sums --digits 2 --reversed");
-  command->callback([&action, arguments] { action = [arguments] { data_synth(*arguments); return ExitCode::ok; }; });
+  command->callback([&action, arguments] {
+    action = [arguments] {
+      data_synth(*arguments);
+      return ExitCode::ok;
+    };
+  });
 }
 
 void add_inspect(CLI::App& data, Action& action) {
@@ -96,7 +106,12 @@ void add_inspect(CLI::App& data, Action& action) {
   add_threads_option(*command);
   set_examples(*command,
                "  tetrad data inspect headers\n  tetrad data inspect foreign.bin --vocab 50257 --json");
-  command->callback([&action, arguments] { action = [arguments] { data_inspect(*arguments); return ExitCode::ok; }; });
+  command->callback([&action, arguments] {
+    action = [arguments] {
+      data_inspect(*arguments);
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace

@@ -28,9 +28,8 @@ void print_sizes(const Config& config, const Recipe& recipe) {
   const std::int64_t steps = step_count(config.train);
   const double tokens = static_cast<double>(steps * config.train.batch * config.train.sequence);
   const double per_token = training_flops_per_token(config.model, config.train.sequence);
-  const MemoryEstimate memory =
-      estimate_memory(config.model, recipe, microbatch * config.train.sequence,
-                      config.precision.storage == "f32" ? DType::f32 : DType::bf16);
+  const MemoryEstimate memory = estimate_memory(config.model, recipe, microbatch * config.train.sequence,
+                                                config.precision.storage == "f32" ? DType::f32 : DType::bf16);
   fmt::print("\n# sizes\nparameters   {:L}\n", parameter_count(config.model));
   fmt::print("steps        {} of {} sequences of {} tokens: {:.4g} tokens\n", steps, config.train.batch,
              config.train.sequence, tokens);

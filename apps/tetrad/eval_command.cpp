@@ -62,7 +62,12 @@ void add_eval(CLI::App& app, Action& action) {
   set_examples(*command,
                "  tetrad eval run --data data/code-heldout\n"
                "  tetrad eval run/checkpoints/step-300 --data data/code-heldout --precision bf16 --json");
-  command->callback([options, &action] { action = [options] { run(*options); return ExitCode::ok; }; });
+  command->callback([options, &action] {
+    action = [options] {
+      run(*options);
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace tetrad::app

@@ -59,7 +59,8 @@ void add_generate(CLI::App& app, Action& action) {
   auto options = std::make_shared<GenerateOptions>();
   CLI::App* command = app.add_subcommand("generate", "Continues a text");
   add_model_options(*command, options->model);
-  command->add_option("--prompt", options->prompt, "The text to continue; empty: a new document")->type_name("TEXT");
+  command->add_option("--prompt", options->prompt, "The text to continue; empty: a new document")
+      ->type_name("TEXT");
   command->add_option("--tokens", options->tokens, "How many to write at most")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -69,15 +70,23 @@ void add_generate(CLI::App& app, Action& action) {
   command->add_option("--top-k", options->sampling.top_k, "Only the k likeliest tokens; 0 = all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--top-p", options->sampling.top_p, "Only the likeliest tokens of this total probability")
+  command
+      ->add_option("--top-p", options->sampling.top_p, "Only the likeliest tokens of this total probability")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  command->add_option("--seed", options->sampling.seed, "The same seed gives the same text")->capture_default_str();
+  command->add_option("--seed", options->sampling.seed, "The same seed gives the same text")
+      ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object on stdout");
-  set_examples(*command,
-               "  tetrad generate run --prompt 'template <typename T>'\n"
-               "  tetrad generate run --prompt 'class ' --temperature 0.7 --top-k 40 --seed 3 --precision nvfp4");
-  command->callback([options, &action] { action = [options] { run(*options); return ExitCode::ok; }; });
+  set_examples(
+      *command,
+      "  tetrad generate run --prompt 'template <typename T>'\n"
+      "  tetrad generate run --prompt 'class ' --temperature 0.7 --top-k 40 --seed 3 --precision nvfp4");
+  command->callback([options, &action] {
+    action = [options] {
+      run(*options);
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace tetrad::app

@@ -98,7 +98,12 @@ void add_info(CLI::App& app, Action& action) {
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object on stdout");
   set_examples(*command, "  tetrad info\n  tetrad info --json | jq .backends");
-  command->callback([&action, json] { action = [json] { run(*json); return ExitCode::ok; }; });
+  command->callback([&action, json] {
+    action = [json] {
+      run(*json);
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace tetrad::app

@@ -30,7 +30,8 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("tetrad {} ({})", tetrad::kVersion, tetrad::kBuildId));
   app.require_subcommand(1);
   app.footer(
-      "\nExit codes: 0 done; 2 bad usage, configuration or input; 3 training diverged; 4 no usable checkpoint;\n"
+      "\nExit codes: 0 done; 2 bad usage, configuration or input; 3 training diverged; 4 no usable "
+      "checkpoint;\n"
       "5 stopped by a signal after a checkpoint; 1 anything else.\n"
       "Start with:  make quickstart");
   tetrad::app::Action action;

@@ -6,7 +6,9 @@
 namespace tetrad::app {
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
-  command.add_option("CHECKPOINT", options.checkpoint, "A run's folder (its newest checkpoint) or RUN/checkpoints/step-N")
+  command
+      .add_option("CHECKPOINT", options.checkpoint,
+                  "A run's folder (its newest checkpoint) or RUN/checkpoints/step-N")
       ->required();
   command
       .add_option("--precision", options.precision,
@@ -22,7 +24,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
 }
 
 LoadedModel load_model(const ModelOptions& options, std::int64_t batch, std::int64_t sequence) {
-  return LoadedModel(options.checkpoint, {options.precision, batch, sequence}, choose_backend(options.backend));
+  return LoadedModel(options.checkpoint, {options.precision, batch, sequence},
+                     choose_backend(options.backend));
 }
 
 }  // namespace tetrad::app

@@ -81,7 +81,12 @@ void add_quantize(CLI::App& app, Action& action) {
       "  tetrad quantize grads.safetensors -o out.safetensors --axis 0 --hadamard 16 --rounding stochastic\n"
       "  tetrad quantize model.safetensors -o out.safetensors --block 16x16 --dequantize --json\n"
       "  tetrad quantize --demo");
-  command->callback([&action, options] { action = [options] { run(*options); return ExitCode::ok; }; });
+  command->callback([&action, options] {
+    action = [options] {
+      run(*options);
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace tetrad::app

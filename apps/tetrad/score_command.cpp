@@ -26,13 +26,15 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
   return std::as_bytes(std::span(values));
 }
 
-void write_logits(const std::string& path, const Lines& lines, const std::vector<Score>& scores, std::int64_t vocab) {
+void write_logits(const std::string& path, const Lines& lines, const std::vector<Score>& scores,
+                  std::int64_t vocab) {
   std::vector<TensorDeclaration> declarations;
   for (std::size_t i = 0; i < lines.size(); ++i)
     declarations.push_back(
         {fmt::format("line.{}", i), DType::f32, {static_cast<std::int64_t>(lines[i].size()), vocab}});
   SafetensorsWriter writer(path, declarations);
-  for (std::size_t i = 0; i < lines.size(); ++i) writer.write(fmt::format("line.{}", i), bytes_of(scores[i].logits));
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    writer.write(fmt::format("line.{}", i), bytes_of(scores[i].logits));
   writer.commit();
 }
 
@@ -41,8 +43,8 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
   const auto length = static_cast<std::int64_t>(lines[0].size()) - 1;
   TETRAD_CHECK(length > 0, "--gradients needs lines of at least two tokens");
   for (const auto& line : lines)
-    TETRAD_CHECK(line.size() == lines[0].size(), "--gradients needs lines of one length, not {} and {} tokens",
-                 lines[0].size(), line.size());
+    TETRAD_CHECK(line.size() == lines[0].size(),
+                 "--gradients needs lines of one length, not {} and {} tokens", lines[0].size(), line.size());
   LoadedModel model = load_model(options.model, static_cast<std::int64_t>(lines.size()), length);
   std::vector<std::int32_t> inputs;
   std::vector<std::int32_t> targets;
@@ -96,7 +98,9 @@ void add_score(CLI::App& app, Action& action) {
   command->add_option("--tokens", options->tokens, "Lines of token ids; - reads standard input")
       ->required()
       ->type_name("FILE");
-  command->add_option("--logits", options->logits, "Also write the logits of each line (tensors line.0, line.1, …)")
+  command
+      ->add_option("--logits", options->logits,
+                   "Also write the logits of each line (tensors line.0, line.1, …)")
       ->type_name("FILE.safetensors");
   command
       ->add_option("--gradients", options->gradients,
@@ -106,7 +110,12 @@ void add_score(CLI::App& app, Action& action) {
   set_examples(*command,
                "  echo '104 101 108 108 111' | tetrad score run --tokens - --json\n"
                "  tetrad score run --tokens ids.txt --logits logits.safetensors --precision f32");
-  command->callback([options, &action] { action = [options] { run(*options); return ExitCode::ok; }; });
+  command->callback([options, &action] {
+    action = [options] {
+      run(*options);
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace tetrad::app

@@ -83,7 +83,7 @@ void decode(const std::string& spec, const std::vector<std::int32_t>& ids, bool 
     fmt::print("{}\n", text);
 }
 
-void add_train(CLI::App& tokenizer, Action& action) {
+void add_train_tokenizer(CLI::App& tokenizer, Action& action) {
   CLI::App* command = tokenizer.add_subcommand(
       "train",
       "Learn a byte-level BPE from text files and folders; written as a Hugging Face tokenizer.json");
@@ -101,7 +101,12 @@ void add_train(CLI::App& tokenizer, Action& action) {
   set_examples(*command,
                "  tetrad tokenizer train /usr/include/c++ -o tokenizer.json --vocab 4096\n"
                "  tetrad tokenizer train notes/ -o notes.json --vocab 1024 --include '*.md'");
-  command->callback([&action, arguments] { action = [arguments] { train(*arguments); return ExitCode::ok; }; });
+  command->callback([&action, arguments] {
+    action = [arguments] {
+      train(*arguments);
+      return ExitCode::ok;
+    };
+  });
 }
 
 void add_encode(CLI::App& tokenizer, Action& action) {
@@ -115,7 +120,12 @@ void add_encode(CLI::App& tokenizer, Action& action) {
   set_examples(*command,
                "  tetrad tokenizer encode tokenizer.json 'Hello world'\n"
                "  tetrad tokenizer encode bytes <README.md");
-  command->callback([&action, spec, text, json] { action = [=] { encode(*spec, *text, *json); }; });
+  command->callback([&action, spec, text, json] {
+    action = [=] {
+      encode(*spec, *text, *json);
+      return ExitCode::ok;
+    };
+  });
 }
 
 void add_decode(CLI::App& tokenizer, Action& action) {
@@ -127,7 +137,12 @@ void add_decode(CLI::App& tokenizer, Action& action) {
   command->add_option("ID", *ids, "Token ids")->required();
   command->add_flag("--json", *json, "One JSON object on stdout");
   set_examples(*command, "  tetrad tokenizer decode bytes 72 101 108 108 111");
-  command->callback([&action, spec, ids, json] { action = [=] { decode(*spec, *ids, *json); }; });
+  command->callback([&action, spec, ids, json] {
+    action = [=] {
+      decode(*spec, *ids, *json);
+      return ExitCode::ok;
+    };
+  });
 }
 
 }  // namespace
@@ -135,7 +150,7 @@ void add_decode(CLI::App& tokenizer, Action& action) {
 void add_tokenizer(CLI::App& app, Action& action) {
   CLI::App* tokenizer = app.add_subcommand("tokenizer", "Text to tokens and back: train a tokenizer, try it");
   tokenizer->require_subcommand(1);
-  add_train(*tokenizer, action);
+  add_train_tokenizer(*tokenizer, action);
   add_encode(*tokenizer, action);
   add_decode(*tokenizer, action);
   set_examples(*tokenizer, "  tetrad tokenizer train notes/ -o tokenizer.json --vocab 4096");

@@ -49,12 +49,13 @@ std::string read_text(const std::filesystem::path& path) {
 /// A run that resumes may be told how to run and how often to report, not what to compute.
 void check_resumable(const Config& saved, const Config& now) {
   for (const std::string& key : differences(saved, now)) {
-    const bool harmless = key.starts_with("run.") || key.starts_with("train.checkpoint") || key == "train.log_every" ||
-                          key.starts_with("train.eval");
-    TETRAD_CHECK(harmless,
-                 "{} cannot change when a run is resumed, because the result would be that of neither run; begin a "
-                 "new one with --out",
-                 key);
+    const bool harmless = key.starts_with("run.") || key.starts_with("train.checkpoint") ||
+                          key == "train.log_every" || key.starts_with("train.eval");
+    TETRAD_CHECK(
+        harmless,
+        "{} cannot change when a run is resumed, because the result would be that of neither run; begin a "
+        "new one with --out",
+        key);
   }
 }
 
@@ -147,7 +148,8 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("CONFIG", options->arguments,
                       "YAML files, merged from left to right, and key=value with dotted keys");
   command->add_option("--out", options->out, "Folder for the run's files")->type_name("DIR");
-  command->add_option("--resume", options->resume, "Go on with the run in this folder, to the bit")->type_name("DIR");
+  command->add_option("--resume", options->resume, "Go on with the run in this folder, to the bit")
+      ->type_name("DIR");
   command->add_flag("--dry-run", options->dry_run,
                     "Only show the resolved configuration, sizes, and the precision of every GEMM");
   command->add_flag("--json", options->json, "One JSON object on stdout at the end");
