@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   tetrad::app::add_score(app, action);
   tetrad::app::add_generate(app, action);
   tetrad::app::add_bench(app, action);
+  tetrad::app::add_plot(app, action);
 
   try {
     app.parse(argc, argv);

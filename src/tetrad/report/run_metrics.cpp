@@ -1,0 +1,129 @@
+#include "tetrad/report/run_metrics.h"
+
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tetrad/config/config.h"
+#include "tetrad/core/error.h"
+#include "tetrad/data/token_metadata.h"
+#include "tetrad/io/strict_json.h"
+
+namespace tetrad {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLargestLoss = 1e30;  // as good as infinite, and sums of these still are numbers
+constexpr JsonLimits kLineLimits{.bytes = 1 << 16, .depth = 8};
+
+/// Loss lines carry null for what was not finite.
+double loss_of(const Json& line, const std::string& where) {
+  const auto found = line.find("loss");
+  TETRAD_CHECK(found != line.end() && (found->is_number() || found->is_null()),
+               "{}: loss must be a number or null; is this a metrics.jsonl of `tetrad train`?", where);
+  const double loss = found->is_null() ? kNaN : found->get<double>();
+  return std::abs(loss) <= kLargestLoss ? loss : kNaN;
+}
+
+std::int64_t count_of(const Json& line, const char* key, const std::string& where) {
+  return checked_integer(member_of(line, key), fmt::format("{}: {}", where, key), 0,
+                         std::numeric_limits<std::int64_t>::max());
+}
+
+/// Drops what a repeated stretch of steps replaces and appends.
+template <typename Point>
+void add_point(std::vector<Point>& points, const Point& point, const std::string& where) {
+  while (!points.empty() && points.back().step >= point.step) points.pop_back();
+  TETRAD_CHECK(points.empty() || points.back().tokens <= point.tokens,
+               "{}: {} tokens at step {}, but {} at step {} before it", where, point.tokens, point.step,
+               points.empty() ? 0 : points.back().tokens, points.empty() ? 0 : points.back().step);
+  points.push_back(point);
+}
+
+void add_train_line(const Json& line, const std::string& where, RunMetrics& run) {
+  TrainPoint point{.step = count_of(line, "step", where),
+                   .tokens = count_of(line, "tokens", where),
+                   .loss = loss_of(line, where)};
+  if (const Json& speed = member_of(line, "tokens_per_s"); speed.is_number() && speed.get<double>() > 0)
+    point.tokens_per_s = speed.get<double>();
+  add_point(run.train, point, where);
+}
+
+void add_eval_line(const Json& line, const std::string& where, RunMetrics& run) {
+  const Json& source = member_of(line, "source");
+  TETRAD_CHECK(source.is_string(), "{}: source must be a name", where);
+  EvalPoint point{.step = count_of(line, "step", where),
+                  .tokens = count_of(line, "tokens", where),
+                  .loss = loss_of(line, where),
+                  .bits_per_byte = {}};
+  if (const Json& bits = member_of(line, "bits_per_byte"); bits.is_number())
+    point.bits_per_byte = bits.get<double>();
+  add_point(run.evals[source.get<std::string>()], point, where);
+}
+
+void add_line(std::string_view text, const std::string& where, RunMetrics& run) {
+  const Json line = parse_strict_json(text, where, kLineLimits);
+  const Json& kind = member_of(line, "kind");
+  TETRAD_CHECK(kind.is_string(), "{}: no metrics line: it has no \"kind\"", where);
+  if (kind == "train") add_train_line(line, where, run);
+  if (kind == "eval") add_eval_line(line, where, run);
+}
+
+/// A file that a run in progress appends to is read, not mapped: resuming a run may shorten it.
+std::ifstream open_regular(const std::filesystem::path& path) {
+  std::error_code ignored;
+  TETRAD_CHECK(std::filesystem::is_regular_file(path, ignored),
+               "{:?}: no such file; name the folder that `tetrad train --out` wrote", path.native());
+  std::ifstream file(path, std::ios::binary);
+  TETRAD_CHECK(file.is_open(), "{:?}: cannot be read", path.native());
+  return file;
+}
+
+}  // namespace
+
+void read_metrics(std::istream& lines, std::string_view name, RunMetrics& run) {
+  std::string text;
+  for (std::int64_t number = 1; std::getline(lines, text); ++number) {
+    if (text.empty()) continue;
+    try {
+      add_line(text, fmt::format("{}:{}", name, number), run);
+    } catch (const Error&) {
+      // Torn: the writer ends every line, so what has no end was not written to its end.
+      if (!lines.eof()) throw;
+    }
+  }
+}
+
+RunMetrics read_run(const std::filesystem::path& folder) {
+  RunMetrics run;
+  run.path = folder.native();
+  const std::filesystem::path metrics = folder / "metrics.jsonl";
+  std::ifstream lines = open_regular(metrics);
+  const std::string name = fmt::format("{:?}", metrics.native());
+  read_metrics(lines, name, run);
+  TETRAD_CHECK(!run.train.empty(), "{}: no training step in it yet", name);
+
+  const std::filesystem::path config_file = folder / "config.yaml";
+  open_regular(config_file);
+  const Config config = load_config(std::array{config_file.native()}, {});
+  run.recipe = config.precision.recipe;
+  for (const auto& [source, values] : config.data.sources) run.sources.push_back(values.path);
+  return run;
+}
+
+References read_references(std::span<const RunMetrics> runs) {
+  for (const RunMetrics& run : runs)
+    if (run.sources.size() != 1 || run.sources != runs[0].sources) return {};
+  if (runs.empty()) return {};
+  const std::filesystem::path metadata_file = runs[0].sources[0] + ".json";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(metadata_file, ignored)) return {};
+  const TokenMetadata metadata = read_token_metadata(metadata_file);
+  return {.unigram_entropy = metadata.unigram_entropy, .entropy = metadata.entropy};
+}
+
+}  // namespace tetrad
