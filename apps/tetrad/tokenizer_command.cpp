@@ -9,7 +9,7 @@
 #include "progress.h"
 #include "tetrad/data/text_files.h"
 #include "tetrad/io/mapped_file.h"
-#include "tetrad/io/output_file.h"
+#include "tetrad/io/atomic_file.h"
 #include "tetrad/tokenizer/bpe_trainer.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 
@@ -44,7 +44,7 @@ void train(const TrainArguments& arguments) {
   if (tokenizer.vocab() < arguments.vocab)
     fmt::print(stderr, "tetrad: the text has too few pairs that occur twice: {} tokens instead of {}\n",
                tokenizer.vocab(), arguments.vocab);
-  write_whole_file(arguments.output, to_tokenizer_json(tokenizer.definition()));
+  write_file_atomically(arguments.output, to_tokenizer_json(tokenizer.definition()));
   if (arguments.json) {
     const nlohmann::json object = {{"output", arguments.output},
                                    {"vocab", tokenizer.vocab()},

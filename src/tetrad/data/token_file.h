@@ -12,7 +12,7 @@
 #include "tetrad/core/dtype.h"
 #include "tetrad/data/token_metadata.h"
 #include "tetrad/io/mapped_file.h"
-#include "tetrad/io/output_file.h"
+#include "tetrad/io/atomic_file.h"
 
 namespace tetrad {
 
@@ -86,9 +86,9 @@ class TokenFileWriter {
 
   std::string name_;
   std::int64_t vocab_;
-  OutputFile bin_;
-  OutputFile idx_;
-  OutputFile json_;
+  AtomicFile bin_;
+  AtomicFile idx_;
+  AtomicFile json_;
   std::vector<std::byte> buffer_;
   std::int64_t tokens_ = 0;
   std::int64_t sequence_begin_ = 0;

@@ -129,10 +129,18 @@ void AtomicFile::write_piece(std::uint64_t offset, std::span<const std::byte> by
   end_ = std::max(end_, offset);
 }
 
-void AtomicFile::commit() {
+void AtomicFile::flush() {
   if (failpoint_fails("file.fsync") || fsync_retrying(file_.get()) != 0) failed("failed to flush");
   if (failpoint_fails("file.close") || (::close(file_.release()) != 0 && errno != EINTR))
     failed("failed to close");
+}
+
+void AtomicFile::remove_target() {
+  if (::unlinkat(folder_.get(), name_.c_str(), 0) != 0 && errno != ENOENT) failed("failed to replace");
+}
+
+void AtomicFile::commit() {
+  if (file_.is_open()) flush();
   if (failpoint_fails("file.rename") ||
       ::renameat(folder_.get(), temporary_name_.c_str(), folder_.get(), name_.c_str()) != 0)
     failed("failed to replace");

@@ -32,7 +32,14 @@ class AtomicFile {
   /// At the end of what was written so far.
   void append(std::span<const std::byte> bytes) { write_at(end_, bytes); }
 
-  /// To be called once: if it throws Error (failure), the destructor removes the temporary file.
+  /// Makes the contents durable under the temporary name; nothing can be written afterwards. Writers of several
+  /// files flush all of them before the first commit(), so that a full disk is noticed while nothing has changed.
+  void flush();
+
+  /// Removes what is there under the name of the target, if anything.
+  void remove_target();
+
+  /// Flushes if that was not done. To be called once: if it throws Error (failure), the destructor removes the temporary file.
   void commit();
 
  private:
