@@ -80,7 +80,7 @@ TEST_F(Failpoint, RefusesWhatMakesNoSense) {
 TEST_F(Failpoint, ReadsTheEnvironment) {
   const auto run_with = [](const std::string& value) {
     return in_child([&] {
-      ::setenv("TETRAD_FAILPOINTS", value.c_str(), 1);
+      ::setenv("TETRAD_FAILPOINTS", value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
       ::execl("/proc/self/exe", "test_core", "--gtest_filter=FailpointChild.*", "--gtest_brief=1", nullptr);
       return 99;
     });
@@ -93,7 +93,8 @@ TEST_F(Failpoint, ReadsTheEnvironment) {
 class FailpointChild : public Failpoint {};
 
 TEST_F(FailpointChild, SeesItsEnvironment) {
-  if (std::getenv("TETRAD_FAILPOINTS") == nullptr) set_failpoints("file.close=enospc@2");
+  const char* const variable = std::getenv("TETRAD_FAILPOINTS");  // NOLINT(concurrency-mt-unsafe)
+  if (variable == nullptr) set_failpoints("file.close=enospc@2");
   EXPECT_EQ(failpoint("file.close"), 0);
   EXPECT_EQ(failpoint("file.close"), ENOSPC);
 }

@@ -10,9 +10,12 @@
 namespace tetrad {
 namespace {
 
-const std::string kHash(64, 'a');
+constexpr std::string_view kHash = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-Manifest example() { return {12, "v1 \"quoted\"", {{"a.safetensors", 7, kHash}, {"state.json", 0, kHash}}}; }
+Manifest example() {
+  return {
+      12, "v1 \"quoted\"", {{"a.safetensors", 7, std::string(kHash)}, {"state.json", 0, std::string(kHash)}}};
+}
 
 std::string entry(std::string_view name, std::string_view bytes = "1") {
   return fmt::format(R"({{"name":"{}","bytes":{},"sha256":"{}"}})", name, bytes, kHash);
@@ -42,7 +45,7 @@ void expect_bad_input(std::string_view text, std::string_view word) {
 
 TEST(Manifest, RoundTrips) {
   EXPECT_EQ(parse_manifest(manifest_text(example())), example());
-  EXPECT_EQ(parse_manifest(sealed_with("3", entry("f"))), (Manifest{3, "b", {{"f", 1, kHash}}}));
+  EXPECT_EQ(parse_manifest(sealed_with("3", entry("f"))), (Manifest{3, "b", {{"f", 1, std::string(kHash)}}}));
 }
 
 TEST(Manifest, FindsEveryChangedByteAndEveryCut) {

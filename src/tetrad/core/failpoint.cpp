@@ -39,7 +39,7 @@ Armed parse_point(std::string_view text) {
          reason);
   };
   const std::size_t equals = text.find('=');
-  if (equals == text.npos) refuse("there is no '='");
+  if (equals == std::string_view::npos) refuse("there is no '='");
   const std::string_view name = text.substr(0, equals);
   const auto* const known = std::ranges::find(kFailpoints, name);
   if (known == kFailpoints.end())
@@ -47,7 +47,7 @@ Armed parse_point(std::string_view text) {
 
   Armed point{.name = *known};
   std::string_view action = text.substr(equals + 1);
-  if (const std::size_t at = action.find('@'); at != action.npos) {
+  if (const std::size_t at = action.find('@'); at != std::string_view::npos) {
     const std::string_view number = action.substr(at + 1);
     const char* const end = number.data() + number.size();
     const auto [stop, error] = std::from_chars(number.data(), end, point.only_at);

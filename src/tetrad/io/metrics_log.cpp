@@ -46,7 +46,7 @@ void MetricsLog::open() {
 }
 
 void MetricsLog::append(std::string_view json) {
-  if (json.find('\n') != json.npos)
+  if (json.find('\n') != std::string_view::npos)
     throw Error(
         fmt::format("a line for {:?} holds a line break; this is a bug of the caller", path_.native()),
         ExitCode::failure);
@@ -83,7 +83,7 @@ std::int64_t MetricsLog::cut_after(std::int64_t step) {
     while (!rest.empty()) {
       const std::size_t end = rest.find('\n');
       const std::string_view line = rest.substr(0, end);
-      const bool whole = end != rest.npos;
+      const bool whole = end != std::string_view::npos;
       const auto line_step = whole ? step_of(line) : std::nullopt;
       if (line_step && *line_step <= step) {
         kept.append(line).append(1, '\n');

@@ -32,6 +32,10 @@ alignas(16) constexpr std::array<std::uint32_t, 64> kRound = {
 void Sha256::compress(State& state, std::span<const std::byte> blocks) {
   const auto load = [](const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); };
   const __m128i big_endian = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
+  using Lanes [[gnu::vector_size(16)]] = std::uint32_t;
+  const auto add = [](__m128i a, __m128i b) {
+    return reinterpret_cast<__m128i>(reinterpret_cast<Lanes>(a) + reinterpret_cast<Lanes>(b));
+  };
   const auto w = [](std::uint32_t x) { return static_cast<int>(x); };
   __m128i abef = _mm_set_epi32(w(state[0]), w(state[1]), w(state[4]), w(state[5]));
   __m128i cdgh = _mm_set_epi32(w(state[2]), w(state[3]), w(state[6]), w(state[7]));
@@ -49,15 +53,15 @@ void Sha256::compress(State& state, std::span<const std::byte> blocks) {
       if (i >= 4) {
         // current[t] = s1(current[t-2]) + current[t-7] + s0(current[t-15]) + current[t-16]
         current = _mm_sha256msg1_epu32(current, words[(i + 1) % 4]);
-        current = _mm_add_epi32(current, _mm_alignr_epi8(last, words[(i + 2) % 4], 4));
+        current = add(current, _mm_alignr_epi8(last, words[(i + 2) % 4], 4));
         current = _mm_sha256msg2_epu32(current, last);
       }
-      const __m128i input = _mm_add_epi32(current, load(&kRound[4 * i]));
+      const __m128i input = add(current, load(&kRound[4 * i]));
       cdgh = _mm_sha256rnds2_epu32(cdgh, abef, input);
       abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(input, 0x0E));
     }
-    abef = _mm_add_epi32(abef, old_abef);
-    cdgh = _mm_add_epi32(cdgh, old_cdgh);
+    abef = add(abef, old_abef);
+    cdgh = add(cdgh, old_cdgh);
   }
 
   const auto lane = [](__m128i x, std::size_t i) {

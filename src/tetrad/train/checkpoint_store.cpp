@@ -255,7 +255,8 @@ void CheckpointStore::remove_stale(std::vector<std::string>& warnings) {
 /// quarantine.
 void CheckpointStore::retire_old(std::int64_t newest, std::vector<std::string>& warnings) {
   for (const CheckpointEntry& entry : scan_checkpoints(folder_))
-    if (entry.kind == EntryKind::set_aside && entry.step <= newest && is_there(step_path(folder_, entry.step)))
+    if (entry.kind == EntryKind::set_aside && entry.step <= newest &&
+        is_there(step_path(folder_, entry.step)))
       remove_folder(entry.path, warnings);
   std::int64_t kept = 1;
   for (const FoundCheckpoint& found : list()) {
@@ -315,7 +316,7 @@ std::optional<FoundCheckpoint> CheckpointStore::newest_good(std::vector<Checkpoi
 }
 
 fs::path open_checkpoint(const fs::path& path, std::vector<CheckpointProblem>& problems) {
-  const fs::path given = path.has_filename() ? path : path.parent_path();  // "RUN/" is RUN
+  fs::path given = path.has_filename() ? path : path.parent_path();  // "RUN/" is RUN
   const auto is_folder = [](const fs::path& p) {
     std::error_code ignored;
     return fs::is_directory(p, ignored);

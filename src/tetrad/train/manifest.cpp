@@ -41,7 +41,7 @@ std::string text(const Json& object, const char* key) {
 }
 
 bool is_hash(std::string_view text) {
-  return text.size() == kHexDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
+  return text.size() == kHexDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 ManifestFile parse_file(const Json& entry) {
@@ -60,7 +60,7 @@ bool is_checkpoint_file_name(std::string_view name) {
   constexpr std::size_t kMaxName = 128;
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   return !name.empty() && name.size() <= kMaxName && name[0] != '.' && name != kManifestName &&
-         name.find_first_not_of(kAllowed) == name.npos;
+         name.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
 std::string manifest_text(const Manifest& manifest) {
