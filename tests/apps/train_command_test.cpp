@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(All, KilledRuns,
                          ::testing::Values(Family{"llama_bf16", kLlama, "bf16"}, Family{"llama_nvfp4", kLlama, "nvfp4"},
                                            Family{"hybrid_bf16", kHybrid, "bf16"},
                                            Family{"hybrid_nvfp4", kHybrid, "nvfp4"}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST_F(Training, EveryFailpointLeavesARunThatCanBeResumed) {
   ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "whole")).exit_code, 0);
