@@ -10,16 +10,11 @@ Metrics::Metrics(const std::filesystem::path& folder, std::int64_t last_step)
 void Metrics::append(const nlohmann::json& line) { log_.append(line.dump()); }
 
 void Metrics::add(const StepMetrics& m) {
-  nlohmann::json line = {{"kind", "train"},
-                         {"step", m.step},
-                         {"tokens", m.tokens},
-                         {"loss", m.loss},  // null if it is not finite
-                         {"grad_norm", m.grad_norm},
-                         {"lr", m.lr},
-                         {"tokens_per_s", m.tokens_per_s},
-                         {"tflops", m.tflops},
-                         {"seconds", m.seconds},
-                         {"memory_bytes", m.memory_bytes}};
+  nlohmann::json line = {
+      {"kind", "train"},          {"step", m.step},       {"tokens", m.tokens},
+      {"loss", m.loss},  // null if it is not finite
+      {"grad_norm", m.grad_norm}, {"lr", m.lr},           {"tokens_per_s", m.tokens_per_s},
+      {"tflops", m.tflops},       {"seconds", m.seconds}, {"memory_bytes", m.memory_bytes}};
   if (m.skipped) line["skipped"] = true;
   append(line);
   events_.scalar("train/loss", m.step, m.loss);
@@ -41,7 +36,8 @@ void Metrics::add(const HealthEvent& e) {
   append({{"kind", "event"}, {"step", e.step}, {"what", e.what}, {"where", e.where}, {"action", e.action}});
 }
 
-void Metrics::add_checkpoint(std::int64_t step, const std::string& path, double seconds, std::uint64_t bytes) {
+void Metrics::add_checkpoint(std::int64_t step, const std::string& path, double seconds,
+                             std::uint64_t bytes) {
   append({{"kind", "checkpoint"}, {"step", step}, {"path", path}, {"seconds", seconds}, {"bytes", bytes}});
 }
 

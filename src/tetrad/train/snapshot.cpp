@@ -30,8 +30,8 @@ void read_tensor(const SafetensorsFile& file, const std::filesystem::path& path,
                  const Parameter& parameter, Tensor& out) {
   const TensorInfo* info = file.find(name);
   if (info == nullptr) unusable("{} has no tensor {}: it is of another model", path.string(), name);
-  if (info->dtype != DType::f32 || !std::equal(info->shape.begin(), info->shape.end(), parameter.shape.begin(),
-                                               parameter.shape.end()))
+  if (info->dtype != DType::f32 ||
+      !std::equal(info->shape.begin(), info->shape.end(), parameter.shape.begin(), parameter.shape.end()))
     unusable("{}: {} is {} [{}], the model needs F32 [{}]", path.string(), name, name_of(info->dtype),
              fmt::join(info->shape, ", "), fmt::join(parameter.shape, ", "));
   const std::span<const std::byte> bytes = file.bytes(*info);
@@ -88,8 +88,8 @@ RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder
     if (json.at("version") != kStateVersion)
       unusable("{} has version {}; this program reads {}", (checkpoint / kStateFile).string(),
                json.at("version").dump(), kStateVersion);
-    return {json.at("step").get<std::int64_t>(), json.at("skips_in_row").get<std::int64_t>(),
-            json.at("data"), json.at("loss_watch")};
+    return {json.at("step").get<std::int64_t>(), json.at("skips_in_row").get<std::int64_t>(), json.at("data"),
+            json.at("loss_watch")};
   } catch (const nlohmann::json::exception& error) {
     unusable("{} cannot be used: {}", (checkpoint / kStateFile).string(), error.what());
   }

@@ -43,8 +43,8 @@ std::int64_t step_count(const TrainConfig& config) {
   return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
 }
 
-Trainer::Trainer(const Config& config, SnapshotTexts texts, const std::filesystem::path& folder, Backend& backend,
-                 RunLog& log)
+Trainer::Trainer(const Config& config, SnapshotTexts texts, const std::filesystem::path& folder,
+                 Backend& backend, RunLog& log)
     : config_(config),
       texts_(std::move(texts)),
       folder_(folder),
@@ -72,23 +72,33 @@ void Trainer::start() {
 }
 
 void Trainer::resume() {
-  const FoundCheckpoint checkpoint = newest_checkpoint();
-  load(checkpoint);
+  const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint();
+  if (!checkpoint) {
+    // A run that was stopped while it wrote its very first checkpoint has lost nothing.
+    std::error_code ignored;
+    if (const auto size = std::filesystem::file_size(folder_ / "metrics.jsonl", ignored);
+        !ignored && size > 0)
+      throw Error(
+          fmt::format("{} has trained, but its checkpoints are gone; to begin anew, train with --out and "
+                      "another folder",
+                      folder_.string()),
+          ExitCode::no_checkpoint);
+    log_.say("{} was stopped before its first checkpoint: beginning at step 0", folder_.string());
+    start();
+    return;
+  }
+  load(*checkpoint);
   metrics_ = std::make_unique<Metrics>(folder_, state_.step);
-  log_.say("resumed from {} (step {} of {})", checkpoint.path.string(), state_.step, steps_);
+  log_.say("resumed from {} (step {} of {})", checkpoint->path.string(), state_.step, steps_);
 }
 
-FoundCheckpoint Trainer::newest_checkpoint() {
+std::optional<FoundCheckpoint> Trainer::newest_checkpoint() {
   std::vector<CheckpointProblem> problems;
-  const std::optional<FoundCheckpoint> found = store_.newest_good(problems);
+  std::optional<FoundCheckpoint> found = store_.newest_good(problems);
   for (const CheckpointProblem& problem : problems)
     log_.say("checkpoint {} cannot be used: {}{}", problem.path.string(), problem.what,
              problem.moved_to.empty() ? "" : "; moved to " + problem.moved_to.string());
-  if (!found)
-    throw Error(fmt::format("{} has no checkpoint; to begin anew, train with --out and another folder",
-                            folder_.string()),
-                ExitCode::no_checkpoint);
-  return *found;
+  return found;
 }
 
 void Trainer::load(const FoundCheckpoint& checkpoint) {
@@ -173,7 +183,8 @@ std::optional<HealthEvent> Trainer::find_fault(const Pass& pass, const StepOutco
                                                const AdamWOptimizer::GradientReport& report) const {
   const std::int64_t step = state_.step + 1;
   const HealthConfig& health = config_.train.health;
-  if (pass.non_finite) return HealthEvent{step, "non-finite quantizer input", *pass.non_finite, health.policy};
+  if (pass.non_finite)
+    return HealthEvent{step, "non-finite quantizer input", *pass.non_finite, health.policy};
   if (!std::isfinite(outcome.loss)) return HealthEvent{step, "non-finite loss", "loss", health.policy};
   if (!report.first_non_finite.empty())
     return HealthEvent{step, "non-finite gradient", report.first_non_finite, health.policy};
@@ -213,7 +224,9 @@ bool Trainer::handle_fault(StepOutcome& outcome, const nlohmann::json& cursors_b
 /// Back to the last checkpoint, and past the data that the run went bad on.
 void Trainer::roll_back(HealthEvent event) {
   const std::int64_t bad_step = state_.step;
-  load(newest_checkpoint());
+  const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint();
+  if (!checkpoint) throw Error("there is no checkpoint to go back to", ExitCode::no_checkpoint);
+  load(*checkpoint);
   ++rollbacks_;
   rollback_samples_ += (bad_step + 1 - state_.step) * config_.train.batch;
   dataset_.mixture().skip(rollback_samples_);
@@ -250,9 +263,10 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
   smoothed_seconds_ =
       smoothed_seconds_ == 0 ? seconds : smoothed_seconds_ + kSmoothing * (seconds - smoothed_seconds_);
   if (state_.step % config_.train.log_every == 0 || state_.step == steps_)
-    log_.progress(fmt::format("step {}/{}  loss {:.4f}  grad {:.3f}  lr {:.2e}  {} tokens/s  ETA {}", state_.step,
-                              steps_, metrics.loss, metrics.grad_norm, metrics.lr, with_unit(metrics.tokens_per_s),
-                              format_duration(smoothed_seconds_ * static_cast<double>(steps_ - state_.step))));
+    log_.progress(
+        fmt::format("step {}/{}  loss {:.4f}  grad {:.3f}  lr {:.2e}  {} tokens/s  ETA {}", state_.step,
+                    steps_, metrics.loss, metrics.grad_norm, metrics.lr, with_unit(metrics.tokens_per_s),
+                    format_duration(smoothed_seconds_ * static_cast<double>(steps_ - state_.step))));
 }
 
 void Trainer::evaluate() {
@@ -264,13 +278,15 @@ void Trainer::evaluate() {
     pass.telemetry = false;
     const Evaluation result =
         tetrad::evaluate(decoder_, pass, *heldout, microbatch_, config_.train.eval.sequences);
-    EvalMetrics metrics{state_.step,          state_.step * tokens_per_step(), source, result.loss,
-                        result.bits_per_byte, result.excess_nats};
+    EvalMetrics metrics{
+        state_.step,       state_.step * tokens_per_step(), source, result.loss, result.bits_per_byte,
+        result.excess_nats};
     metrics_->add(metrics);
     evaluations_.push_back(metrics);
-    log_.say("step {}: {} held out: loss {:.4f}{}{}", state_.step, source, metrics.loss,
-             metrics.bits_per_byte ? fmt::format(", {:.4f} bits per byte", *metrics.bits_per_byte) : "",
-             metrics.excess_nats ? fmt::format(", {:+.4f} nats over the true entropy", *metrics.excess_nats) : "");
+    log_.say(
+        "step {}: {} held out: loss {:.4f}{}{}", state_.step, source, metrics.loss,
+        metrics.bits_per_byte ? fmt::format(", {:.4f} bits per byte", *metrics.bits_per_byte) : "",
+        metrics.excess_nats ? fmt::format(", {:+.4f} nats over the true entropy", *metrics.excess_nats) : "");
   }
 }
 

@@ -67,7 +67,7 @@ class Trainer {
   /// A failure is reported and the run goes on, unless `must_succeed`.
   void save(bool must_succeed);
   void load(const FoundCheckpoint& checkpoint);
-  FoundCheckpoint newest_checkpoint();
+  std::optional<FoundCheckpoint> newest_checkpoint();
   Pass make_pass(std::int64_t microbatch) const;
   std::int64_t tokens_per_step() const { return config_.train.batch * config_.train.sequence; }
 
