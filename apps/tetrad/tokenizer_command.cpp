@@ -32,7 +32,7 @@ void train(const TrainArguments& arguments) {
   for (std::size_t i = 0; i < files.files.size(); ++i) {
     const MappedFile file(files.files[i].path);
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-    if (text.find('\0') != text.npos) {
+    if (text.find('\0') != std::string_view::npos) {
       ++binary;
     } else {
       trainer.add(text);

@@ -30,7 +30,7 @@ Mixture two_phases(std::uint64_t seed = 1) {
 
 TEST(Permutation, IsOne) {
   for (const std::int64_t count : {1, 2, 3, 5, 16, 17, 100, 1000, 4097})
-    for (const std::uint64_t epoch : {0, 1, 12345}) {
+    for (const std::uint64_t epoch : {0U, 1U, 12345U}) {
       std::set<std::int64_t> seen;
       for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t to = permuted(i, count, 42, epoch);

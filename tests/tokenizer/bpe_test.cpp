@@ -17,12 +17,12 @@ namespace {
 using testing::expect_bad_input;
 using Ids = std::vector<std::int32_t>;
 
-const std::string kText =
+const std::string sample_text =
     "the cat sat on the mat. The cat's hat is the best hat; that's that. It isn't there, they've gone!\n"
     "    for (int i = 0; i < 10; ++i) total += values[i];  // héllo wörld 漢字\n";
 
 BpeDefinition small_definition(std::int64_t vocab = 300) {
-  const std::string_view text = kText;
+  const std::string_view text = sample_text;
   return train_bpe({&text, 1}, vocab);
 }
 
@@ -102,7 +102,8 @@ TEST(BpeTrainer, EqualsCountingAnewForEveryMerge) {
 }
 
 TEST(BpeTrainer, IsDeterministicAndDoesNotDependOnTheOrderOfTexts) {
-  const std::vector<std::string_view> texts = {kText, "another text, another cat", "and 1234 numbers 1234"};
+  const std::vector<std::string_view> texts = {sample_text, "another text, another cat",
+                                               "and 1234 numbers 1234"};
   std::vector<std::string_view> reversed(texts.rbegin(), texts.rend());
   const BpeTokenizer a(train_bpe(texts, 270));
   const BpeTokenizer b(train_bpe(reversed, 270));
@@ -121,8 +122,8 @@ TEST(BpeTrainer, StopsWhenNothingOccursTwice) {
 
 TEST(BpeTokenizer, IsLosslessForAnyBytes) {
   const BpeTokenizer tokenizer(small_definition());
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode(kText)), kText);
-  EXPECT_LT(tokenizer.encode(kText).size(), kText.size() * 7 / 10);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(sample_text)), sample_text);
+  EXPECT_LT(tokenizer.encode(sample_text).size(), sample_text.size() * 7 / 10);
   std::mt19937 random(1);
   for (std::size_t size = 0; size < 600; size += 7) {
     const std::string bytes = random_bytes(random, size);
@@ -208,7 +209,7 @@ TEST(BpeTokenizer, AddedTokensAreCutOutFirst) {
 TEST(BpeTokenizer, PiecesAtCutsEncodeToTheWhole) {
   const BpeTokenizer tokenizer(small_definition());
   std::string text;
-  for (int i = 0; i < 20; ++i) text += kText;
+  for (int i = 0; i < 20; ++i) text += sample_text;
   const Ids whole = tokenizer.encode(text);
   for (const std::size_t piece : {1U, 10U, 100U, 1000U}) {
     Ids ids;
@@ -224,9 +225,10 @@ TEST(BpeTokenizer, PiecesAtCutsEncodeToTheWhole) {
 
 TEST(BpeTokenizer, SeveralThreadsMayEncodeAtOnce) {
   const BpeTokenizer tokenizer(small_definition());
-  const Ids expected = tokenizer.encode(kText);
+  const Ids expected = tokenizer.encode(sample_text);
   std::vector<Ids> results(64);
-  parallel_for(64, [&](std::int64_t i) { results[static_cast<std::size_t>(i)] = tokenizer.encode(kText); });
+  parallel_for(64,
+               [&](std::int64_t i) { results[static_cast<std::size_t>(i)] = tokenizer.encode(sample_text); });
   for (const Ids& ids : results) EXPECT_EQ(ids, expected);
 }
 

@@ -37,7 +37,7 @@ std::vector<Document> find_documents(const TextFiles& files, PrepareResult& resu
     const std::string_view text = text_of(map);
     if (text.empty())
       ++result.empty;
-    else if (text.find('\0') != text.npos)
+    else if (text.find('\0') != std::string_view::npos)
       ++result.binary;
     else
       documents.push_back({&file, 0, text.size(), false});
@@ -60,7 +60,7 @@ void hold_out_end(std::vector<Document>& documents, double fraction) {
   const std::string_view text = text_of(map).substr(0, documents[0].end);
   auto cut = static_cast<std::size_t>((1 - fraction) * static_cast<double>(text.size()));
   const std::size_t line_end = text.find('\n', cut);
-  if (line_end != text.npos && line_end + 1 < text.size()) cut = line_end + 1;
+  if (line_end != std::string_view::npos && line_end + 1 < text.size()) cut = line_end + 1;
   while (cut < text.size() && (static_cast<std::uint8_t>(text[cut]) & 0xC0u) == 0x80u) ++cut;
   if (cut == 0 || cut == text.size()) return;
   documents.push_back({documents[0].file, cut, text.size(), true});

@@ -59,7 +59,7 @@ class MarkovSource final : public SynthSource {
     std::vector<std::int32_t> others(states);
     for (std::size_t s = 0; s < states; ++s) {
       for (std::size_t i = 0; i < states; ++i) others[i] = static_cast<std::int32_t>(i);
-      std::swap(others[0], others[(s + 1) % states]);
+      std::swap(others[0], others[s + 1 == states ? 0 : s + 1]);
       structure.shuffle_front(std::span(others).subspan(1), branching - 1);
       std::copy_n(others.begin(), branching,
                   successors_.begin() + static_cast<std::ptrdiff_t>(s * branching));

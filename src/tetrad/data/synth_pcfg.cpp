@@ -1,6 +1,6 @@
 #include <array>
 #include <cmath>
-#include <numeric>
+#include <ranges>
 
 #include "tetrad/core/error.h"
 #include "tetrad/data/random_numbers.h"
@@ -93,11 +93,11 @@ class PcfgSource final : public EpisodeSource {
   void compute_entropy() {
     std::vector<double> nats(static_cast<std::size_t>(vocab_ - 1), 0.0);  // of the symbols one level below
     std::vector<double> length(static_cast<std::size_t>(vocab_ - 1), 1.0);
-    for (auto level = levels_.rbegin(); level != levels_.rend(); ++level) {
-      std::vector<double> level_nats(level->size());
-      std::vector<double> level_length(level->size());
-      for (std::size_t s = 0; s < level->size(); ++s) {
-        const Symbol& symbol = (*level)[s];
+    for (const Level& level : std::views::reverse(levels_)) {
+      std::vector<double> level_nats(level.size());
+      std::vector<double> level_length(level.size());
+      for (std::size_t s = 0; s < level.size(); ++s) {
+        const Symbol& symbol = level[s];
         for (std::size_t r = 0; r < symbol.rules.size(); ++r) {
           const double p = symbol.probabilities[r];
           level_nats[s] -= p * std::log(p);

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 bool matches(const TextFile& file, const std::vector<std::string>& include) {
   const auto matches_one = [&](const std::string& pattern) {
-    const std::string name = pattern.find('/') == pattern.npos ? file.path.filename().string() : file.key;
+    const std::string name =
+        pattern.find('/') == std::string::npos ? file.path.filename().string() : file.key;
     return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
   };
   return include.empty() || std::ranges::any_of(include, matches_one);

@@ -108,7 +108,7 @@ void BpeTokenizer::index_added(std::string_view where) {
     TETRAD_CHECK(known, "{}: the added token {} has the id {}, which is another token", where,
                  shown(token.content), token.id);
     starts_added_[static_cast<std::uint8_t>(token.content[0])] = true;
-    cuttable_ = cuttable_ && token.content.find_first_of(" \n", 1) == token.content.npos;
+    cuttable_ = cuttable_ && token.content.find_first_of(" \n", 1) == std::string::npos;
   }
   std::ranges::stable_sort(added_, std::ranges::greater(),
                            [](const AddedToken& token) { return token.content.size(); });

@@ -65,7 +65,7 @@ class Reader {
   [[noreturn]] void refuse(const std::string& reason) const { fail("{}: {}", where_, reason); }
 
   static bool is_true(const Json& value) { return value.is_boolean() && value.get<bool>(); }
-  static bool is_set(const Json& value) { return !value.is_null() && value != ""; }
+  static bool is_set(const Json& value) { return !value.is_null() && value != Json(""); }
 
   void read_pre_tokenizer(const Json& value) {
     const Json& steps = member_of(value, "type") == "Sequence" ? member_of(value, "pretokenizers") : value;
@@ -113,7 +113,8 @@ class Reader {
     std::unordered_set<std::string> contents;
     for (const Json& entry : list) {
       const Json& content = member_of(entry, "content");
-      if (!content.is_string() || content == "") refuse("an added token has no content");
+      if (!content.is_string() || content.get_ref<const std::string&>().empty())
+        refuse("an added token has no content");
       const auto& text = content.get_ref<const std::string&>();
       for (const char* flag : {"single_word", "lstrip", "rstrip"})
         if (is_true(member_of(entry, flag)))
@@ -173,7 +174,7 @@ class Reader {
       if (merge.is_string()) {
         const std::string_view both = merge.get_ref<const std::string&>();
         const std::size_t space = both.find(' ');
-        if (space != both.npos && both.find(' ', space + 1) == both.npos) {
+        if (space != std::string_view::npos && both.find(' ', space + 1) == std::string_view::npos) {
           left = both.substr(0, space);
           right = both.substr(space + 1);
         }
