@@ -50,10 +50,16 @@ class Writer {
   }
 
  private:
+  /// Readers of YAML 1.1 (PyYAML) take 1e-05 for a text, and 1.0e-05 for a number.
+  static std::string number_text(std::string text) {
+    const std::size_t exponent = text.find('e');
+    if (exponent != std::string::npos && text.find('.') == std::string::npos) text.insert(exponent, ".0");
+    return text;
+  }
   static Node write(std::int64_t value) { return Node::scalar(fmt::to_string(value)); }
   static Node write(std::uint64_t value) { return Node::scalar(fmt::to_string(value)); }
-  static Node write(double value) { return Node::scalar(fmt::to_string(value)); }
-  static Node write(float value) { return Node::scalar(fmt::to_string(value)); }
+  static Node write(double value) { return Node::scalar(number_text(fmt::to_string(value))); }
+  static Node write(float value) { return Node::scalar(number_text(fmt::to_string(value))); }
   static Node write(bool value) { return Node::scalar(value ? "true" : "false"); }
   static Node write(const std::string& value) { return Node::scalar(value, true); }
   static Node write(Activation value) {
