@@ -7,6 +7,7 @@
 
 #include "measure.h"
 #include "tetrad/core/dtype.h"
+#include "tetrad/model/config.h"
 
 namespace tetrad::bench {
 
@@ -18,5 +19,9 @@ void quantize(std::int64_t rows, std::int64_t cols, DType dtype, int repeats, co
 
 /// Products of [m, k] and [n, k]: FLOP/s, quantization included or not, beside OpenBLAS SGEMM.
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, int repeats, const Report& report);
+
+/// Whole optimizer steps of a model: BF16 beside its FLOP at SGEMM speed, every other recipe beside BF16.
+void step(const ModelConfig& model, std::int64_t batch, std::int64_t sequence, int repeats,
+          const Report& report);
 
 }  // namespace tetrad::bench

@@ -7,6 +7,7 @@
 #include "benchmarks.h"
 #include "command.h"
 #include "tetrad/core/threads.h"
+#include "tetrad/model/presets.h"
 #include "tetrad/ops/backend.h"
 
 namespace tetrad::app {
@@ -96,6 +97,43 @@ void run_gemm(const Options& options) {
   reporter.finish();
 }
 
+struct StepOptions {
+  Options common{.size = "", .repeats = 9};
+  std::string model = "quickstart";
+  std::int64_t batch = 16;
+  std::int64_t sequence = 256;
+};
+
+void run_step(const StepOptions& options) {
+  const ModelConfig* model = find_preset(options.model);
+  TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
+  Reporter reporter(
+      fmt::format("step {}, {} sequences of {} tokens", options.model, options.batch, options.sequence),
+      options.common.json);
+  bench::step(*model, options.batch, options.sequence, options.common.repeats, std::ref(reporter));
+  reporter.finish();
+}
+
+void add_step(CLI::App& command, Action& action) {
+  CLI::App* step =
+      command.add_subcommand("step", "Whole training steps of a model, every recipe beside BF16");
+  auto options = std::make_shared<StepOptions>();
+  step->add_option("--model", options->model, "A preset")->capture_default_str();
+  step->add_option("--batch", options->batch, "Sequences")->check(CLI::PositiveNumber)->capture_default_str();
+  step->add_option("--sequence", options->sequence, "Tokens of a sequence, a multiple of 32")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_common(*step, options->common);
+  set_examples(*step,
+               "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json");
+  step->callback([&action, options] {
+    action = [options] {
+      run_step(*options);
+      return ExitCode::ok;
+    };
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
@@ -120,6 +158,7 @@ void add_bench(CLI::App& app, Action& action) {
     };
   });
 
+  add_step(*command, action);
   CLI::App* gemm = command->add_subcommand("gemm", "Quantized products, beside OpenBLAS SGEMM");
   auto gemm_options = std::make_shared<Options>(Options{.size = "1024x1024x1024", .repeats = 31});
   gemm->add_option("--size", gemm_options->size, "MxNxK")->capture_default_str();
