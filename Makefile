@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 .PHONY: help setup build test quickstart bench sanitize test-gpu lint format clean
 
 help:
-	@echo "make quickstart  install what is missing, build, and quantize demonstration tensors in every format"
+	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
 	@echo "make test        install what is missing, build, and run all tests"
 	@echo "make build       build/tetrad (PRESET=portable for any processor)"
 	@echo "make bench       speed of quantizers and GEMM beside memcpy and SGEMM"
@@ -26,7 +26,7 @@ test: build
 	@ctest --preset $(PRESET) --parallel $(JOBS)
 
 quickstart: build
-	@build/tetrad quantize --demo
+	@scripts/quickstart
 
 bench: build
 	@build/tetrad bench quantize
