@@ -2,13 +2,15 @@
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup build test quickstart bench sanitize test-gpu lint format clean
+.PHONY: help setup build test quickstart crosscheck study bench sanitize test-gpu lint format clean
 
 help:
 	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
 	@echo "make test        install what is missing, build, and run all tests"
 	@echo "make build       build/tetrad (PRESET=portable for any processor)"
-	@echo "make bench       speed of quantizers and GEMM beside memcpy and SGEMM"
+	@echo "make crosscheck  logits, loss and every gradient beside PyTorch (installs it, several GB)"
+	@echo "make study       longer runs that show that training works: docs/results.md"
+	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make lint        clang-format and clang-tidy, as CI runs them"
@@ -31,6 +33,13 @@ quickstart: build
 bench: build
 	@build/tetrad bench quantize
 	@build/tetrad bench gemm
+	@build/tetrad bench step
+
+crosscheck: build
+	@scripts/crosscheck
+
+study: build
+	@scripts/study
 
 sanitize:
 	@$(MAKE) --no-print-directory test PRESET=sanitize

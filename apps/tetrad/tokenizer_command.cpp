@@ -8,8 +8,8 @@
 #include "command.h"
 #include "progress.h"
 #include "tetrad/data/text_files.h"
-#include "tetrad/io/mapped_file.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/mapped_file.h"
 #include "tetrad/tokenizer/bpe_trainer.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 

@@ -1,11 +1,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "backend_choice.h"
 #include "command.h"
@@ -38,14 +35,6 @@ Arguments split(const std::vector<std::string>& words) {
   return result;
 }
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  TETRAD_CHECK(in.good(), "cannot read {}", path.string());
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 /// A run that resumes may be told how to run and how often to report, not what to compute.
 void check_resumable(const Config& saved, const Config& now) {
   for (const std::string& key : differences(saved, now)) {
@@ -57,11 +46,6 @@ void check_resumable(const Config& saved, const Config& now) {
         "new one with --out",
         key);
   }
-}
-
-std::string tokenizer_text(const Config& config) {
-  const std::string& tokenizer = config.data.tokenizer;
-  return tokenizer.empty() || tokenizer == "bytes" ? std::string() : read_text(tokenizer);
 }
 
 void prepare_folder(const std::filesystem::path& folder, const Config& config) {
@@ -126,8 +110,7 @@ ExitCode run(const TrainOptions& options) {
     prepare_folder(folder, config);
   }
   RunLog log(folder / "log.txt");
-  SnapshotTexts texts{to_yaml(config), tokenizer_text(config), kBuildId};
-  Trainer trainer(config, texts, folder, backend, log);
+  Trainer trainer(config, to_yaml(config), kBuildId, folder, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
           parameter_count(config.model), config.precision.recipe, backend.name(), thread_count());
   if (resuming)

@@ -18,7 +18,8 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
   return found;
 }
 
-/// The same model with another precision: nothing of the training recipe remains but the layers that stay high.
+/// The same model with another precision: nothing of the training recipe remains but the layers that stay
+/// high.
 PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wanted) {
   if (wanted == "trained") return trained;
   trained.recipe = wanted == "f32" ? "bf16" : wanted;
@@ -30,7 +31,8 @@ PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wante
 
 }  // namespace
 
-LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOptions& options, Backend& backend)
+LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOptions& options,
+                         Backend& backend)
     : path_(find_checkpoint(checkpoint)) {
   const std::vector<std::string> files = {(path_ / "config.yaml").string()};
   config_ = load_config(files, {});
@@ -43,7 +45,7 @@ LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOpti
   const std::filesystem::path tokenizer = path_ / "tokenizer.json";
   if (std::filesystem::exists(tokenizer))
     tokenizer_ = load_tokenizer(tokenizer.string());
-  else if (config_.data.tokenizer == "bytes")
+  else if (load_state(path_).tokenizer_hash == ByteTokenizer().hash())
     tokenizer_ = load_tokenizer("bytes");
 }
 

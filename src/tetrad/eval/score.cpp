@@ -31,8 +31,8 @@ std::vector<std::int32_t> parse_line(const std::string& line, std::int64_t numbe
     const auto [next, error] = std::from_chars(at, end, id);
     TETRAD_CHECK(error == std::errc() && (next == end || is_separator(*next)), "line {}: '{}' is no token id",
                  number, std::string(at, std::find_if(at, end, is_separator)).substr(0, 40));
-    TETRAD_CHECK(id >= 0 && id < vocab, "line {}: token id {} is not below the model's vocabulary, {}", number, id,
-                 vocab);
+    TETRAD_CHECK(id >= 0 && id < vocab, "line {}: token id {} is not below the model's vocabulary, {}",
+                 number, id, vocab);
     ids.push_back(id);
     at = next;
   }
@@ -40,7 +40,8 @@ std::vector<std::int32_t> parse_line(const std::string& line, std::int64_t numbe
 
 }  // namespace
 
-std::vector<std::vector<std::int32_t>> read_token_lines(const std::filesystem::path& file, std::int64_t vocab) {
+std::vector<std::vector<std::int32_t>> read_token_lines(const std::filesystem::path& file,
+                                                        std::int64_t vocab) {
   std::ifstream opened;
   if (file != "-") opened.open(file);
   std::istream& in = file == "-" ? std::cin : opened;

@@ -51,7 +51,7 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
                                  const SnapshotTexts& texts) {
   CheckpointContents contents;
   contents.step = state.step;
-  contents.build = texts.build;
+  contents.build = state.build;
   auto& model = contents.tensor_files[kModelFile];
   auto& moments = contents.tensor_files[kOptimizerFile];
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
@@ -64,7 +64,9 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
                                {"step", state.step},
                                {"skips_in_row", state.skips_in_row},
                                {"data", state.data},
-                               {"loss_watch", state.loss_watch}};
+                               {"loss_watch", state.loss_watch},
+                               {"tokenizer_hash", state.tokenizer_hash},
+                               {"build", state.build}};
   contents.text_files[kStateFile] = json.dump(1) + "\n";
   contents.text_files["config.yaml"] = texts.config;
   if (!texts.tokenizer.empty()) contents.text_files["tokenizer.json"] = texts.tokenizer;
@@ -83,13 +85,21 @@ RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder
                 optimizer.moments(i).second);
   }
   decoder.weights_changed();
+  return load_state(checkpoint);
+}
+
+RunState load_state(const std::filesystem::path& checkpoint) {
   try {
     const nlohmann::json json = nlohmann::json::parse(std::ifstream(checkpoint / kStateFile));
     if (json.at("version") != kStateVersion)
       unusable("{} has version {}; this program reads {}", (checkpoint / kStateFile).string(),
                json.at("version").dump(), kStateVersion);
-    return {json.at("step").get<std::int64_t>(), json.at("skips_in_row").get<std::int64_t>(), json.at("data"),
-            json.at("loss_watch")};
+    return {json.at("step").get<std::int64_t>(),
+            json.at("skips_in_row").get<std::int64_t>(),
+            json.at("data"),
+            json.at("loss_watch"),
+            json.at("tokenizer_hash").get<std::string>(),
+            json.at("build").get<std::string>()};
   } catch (const nlohmann::json::exception& error) {
     unusable("{} cannot be used: {}", (checkpoint / kStateFile).string(), error.what());
   }

@@ -1,6 +1,6 @@
 #pragma once
-// A run's complete state as files of a checkpoint, and back: model.safetensors, optimizer.safetensors, state.json,
-// config.yaml and, if the model has one, tokenizer.json.
+// A run's complete state as files of a checkpoint, and back: model.safetensors, optimizer.safetensors,
+// state.json, config.yaml and, if the model has one, tokenizer.json.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,17 +15,18 @@ namespace tetrad {
 
 /// Everything that is not a tensor. Random numbers are counter-based and need no state.
 struct RunState {
-  std::int64_t step = 0;         //!< steps that are done
+  std::int64_t step = 0;  //!< steps that are done
   std::int64_t skips_in_row = 0;
-  nlohmann::json data;           //!< cursors of the sources
+  nlohmann::json data;  //!< cursors of the sources
   nlohmann::json loss_watch;
+  std::string tokenizer_hash;  //!< empty: nobody knows
+  std::string build;           //!< of the program that trained it
 };
 
 /// Texts that travel with a checkpoint so that it can be used on its own.
 struct SnapshotTexts {
   std::string config;     //!< resolved YAML
   std::string tokenizer;  //!< tokenizer.json; empty: none
-  std::string build;
 };
 
 /// The tensors are borrowed from decoder and optimizer: write before the next step.
@@ -37,5 +38,8 @@ RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder
 
 /// The weights alone, for evaluation and generation. Refuses weights that are not finite.
 void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder);
+
+/// The rest alone.
+RunState load_state(const std::filesystem::path& checkpoint);
 
 }  // namespace tetrad

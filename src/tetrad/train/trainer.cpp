@@ -12,6 +12,8 @@
 #include "tetrad/core/failpoint.h"
 #include "tetrad/eval/evaluation.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/tokenizer/bpe.h"
+#include "tetrad/tokenizer/tokenizer_json.h"
 #include "tetrad/train/schedule.h"
 
 namespace tetrad {
@@ -43,10 +45,10 @@ std::int64_t step_count(const TrainConfig& config) {
   return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
 }
 
-Trainer::Trainer(const Config& config, SnapshotTexts texts, const std::filesystem::path& folder,
-                 Backend& backend, RunLog& log)
+Trainer::Trainer(const Config& config, std::string resolved, std::string build,
+                 const std::filesystem::path& folder, Backend& backend, RunLog& log)
     : config_(config),
-      texts_(std::move(texts)),
+      texts_{std::move(resolved), {}},
       folder_(folder),
       backend_(backend),
       log_(log),
@@ -63,7 +65,12 @@ Trainer::Trainer(const Config& config, SnapshotTexts texts, const std::filesyste
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
-      losses_(inputs_.size()) {}
+      losses_(inputs_.size()) {
+  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
+    texts_.tokenizer = to_tokenizer_json(bpe->definition());
+  state_.tokenizer_hash = dataset_.tokenizer_hash();
+  state_.build = std::move(build);
+}
 
 void Trainer::start() {
   decoder_.initialize(config_.train.seed);
@@ -102,7 +109,15 @@ std::optional<FoundCheckpoint> Trainer::newest_checkpoint() {
 }
 
 void Trainer::load(const FoundCheckpoint& checkpoint) {
+  const std::string build = state_.build;
   state_ = load_snapshot(checkpoint.path, decoder_, optimizer_);
+  TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
+               "the data was made with another tokenizer ({}) than the one this run began with ({})",
+               dataset_.tokenizer_hash(), state_.tokenizer_hash);
+  if (state_.build != build)
+    log_.say("the checkpoint is of build {}, this program is {}: results may differ in their last bits",
+             state_.build, build);
+  state_.build = build;
   try {
     dataset_.restore(state_.data);
     watch_.restore(state_.loss_watch);

@@ -1,6 +1,7 @@
 #pragma once
-// The training loop: batches in, optimizer steps, and on the way evaluation, checkpoints, metrics and a watch on
-// the run's health. The same configuration gives the same weights, to the bit, however often it is interrupted.
+// The training loop: batches in, optimizer steps, and on the way evaluation, checkpoints, metrics and a watch
+// on the run's health. The same configuration gives the same weights, to the bit, however often it is
+// interrupted.
 
 #include <cstdint>
 #include <filesystem>
@@ -30,9 +31,10 @@ std::int64_t step_count(const TrainConfig& config);
 
 class Trainer {
  public:
-  /// `texts.config` is the resolved configuration; `folder` the run's, which exists.
-  Trainer(const Config& config, SnapshotTexts texts, const std::filesystem::path& folder, Backend& backend,
-          RunLog& log);
+  /// `resolved` is the text of the configuration, `build` the id of this program, `folder` the run's, which
+  /// exists.
+  Trainer(const Config& config, std::string resolved, std::string build, const std::filesystem::path& folder,
+          Backend& backend, RunLog& log);
 
   /// Random weights and a checkpoint of them, so that there is always something to resume from.
   void start();
