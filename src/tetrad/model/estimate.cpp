@@ -59,6 +59,16 @@ double kept_f32(const ModelConfig& c, char letter) {
   }
 }
 
+/// Elements per token of what all blocks share (Scratch): the widest block decides.
+struct PassingThrough {
+  std::int64_t input = 0;   //!< of a linear layer that does not keep it
+  std::int64_t wide = 0;    //!< gradient of a block's first projection
+  std::int64_t middle = 0;  //!< gradient of the second projection's input
+  std::int64_t scan = 0;    //!< gradient of the scan's output
+
+  std::int64_t elements(std::int64_t hidden) const { return input + wide + middle + scan + 2 * hidden; }
+};
+
 double bytes_per_element(const std::optional<QuantSpec>& spec, DType storage) {
   if (!spec) return bits_of(storage) / 8.0;
   switch (spec->format) {
@@ -98,7 +108,7 @@ MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::
 
   double per_token =
       storage_bytes * as_double(c.hidden * (c.blocks() + 3));  // residual stream, hidden, gradient
-  double widest = 0;
+  PassingThrough widest;
   for (std::int64_t index = 0; index < c.blocks(); ++index) {
     const char letter = c.pattern[static_cast<std::size_t>(index)];
     per_token += storage_bytes * as_double(kept_elements(c, letter)) + 4 * kept_f32(c, letter);
@@ -113,12 +123,15 @@ MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::
       // The attention's output is kept by the attention itself.
       if (precision[Operand::wgrad_x] || !(letter == '*' && linear.name == "out"))
         per_token += as_double(linear.in) * bytes_per_element(precision[Operand::wgrad_x], storage);
+      if (precision[Operand::wgrad_x]) widest.input = std::max(widest.input, linear.in);
     }
-    // What passes through: input and output of a linear layer, and the gradients of what lies between.
-    const auto linears = linears_of(c, letter);
-    widest = std::max(widest, as_double(linears[0].out + 3 * linears[1].in + 3 * c.hidden));
+    const std::vector<Shape> linears = linears_of(c, letter);
+    widest.wide = std::max(widest.wide, linears[0].out);
+    widest.middle = std::max(widest.middle, letter == 'M' ? conv_channels(c) : linears[1].in);
+    if (letter == 'M') widest.scan = mamba_inner(c);
   }
-  estimate.activations = as_double(tokens) * (per_token + storage_bytes * widest);
+  estimate.activations =
+      as_double(tokens) * (per_token + storage_bytes * as_double(widest.elements(c.hidden)));
   return estimate;
 }
 
