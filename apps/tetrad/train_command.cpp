@@ -21,6 +21,7 @@ struct TrainOptions {
   std::string out;
   std::string resume;
   bool dry_run = false;
+  bool keys = false;
   bool json = false;
 };
 
@@ -73,6 +74,10 @@ void print_summary(const Trainer& trainer, const std::filesystem::path& folder, 
 }
 
 ExitCode run(const TrainOptions& options) {
+  if (options.keys) {
+    fmt::print("{}", schema_help());
+    return ExitCode::ok;
+  }
   const Arguments arguments = split(options.arguments);
   const bool resuming = !options.resume.empty();
   TETRAD_CHECK(resuming != !arguments.files.empty(),
@@ -135,12 +140,14 @@ void add_train(CLI::App& app, Action& action) {
       ->type_name("DIR");
   command->add_flag("--dry-run", options->dry_run,
                     "Only show the resolved configuration, sizes, and the precision of every GEMM");
+  command->add_flag("--keys", options->keys, "Only list every key of a configuration, its default and its meaning");
   command->add_flag("--json", options->json, "One JSON object on stdout at the end");
   set_examples(*command,
                "  tetrad train configs/quickstart.yaml --out run\n"
                "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
                "  tetrad train configs/llama3-8b.yaml --dry-run\n"
-               "  tetrad train --resume run");
+               "  tetrad train --resume run\n"
+               "  tetrad train --keys | grep precision");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 
