@@ -140,7 +140,8 @@ void add_train(CLI::App& app, Action& action) {
       ->type_name("DIR");
   command->add_flag("--dry-run", options->dry_run,
                     "Only show the resolved configuration, sizes, and the precision of every GEMM");
-  command->add_flag("--keys", options->keys, "Only list every key of a configuration, its default and its meaning");
+  command->add_flag("--keys", options->keys,
+                    "Only list every key of a configuration, its default and its meaning");
   command->add_flag("--json", options->json, "One JSON object on stdout at the end");
   set_examples(*command,
                "  tetrad train configs/quickstart.yaml --out run\n"

@@ -197,7 +197,7 @@ TEST(QuantizeCommand, StochasticRoundingFollowsTheSeedAndNotTheThreads) {
 
 /// Fails with exit code 2 and one line that contains `substance`, and leaves nothing behind.
 void expect_bad_input(const TemporaryFolder& folder, const std::vector<std::string>& arguments,
-                    const std::string& substance) {
+                      const std::string& substance) {
   const std::vector<std::string> before = folder.files();
   const Outcome run = run_tetrad(arguments);
   EXPECT_EQ(run.exit_code, 2) << run.err;

@@ -15,17 +15,19 @@ namespace tetrad::testing {
 namespace {
 
 constexpr const char* kLlama =
-    "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 48, activation: swiglu, "
+    "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 48, activation: "
+    "swiglu, "
     "vocab: 64, tied: true}\n";
 constexpr const char* kHybrid =
-    "model: {pattern: \"M-*-\", hidden: 32, heads: 2, kv_heads: 2, head_dim: 16, ffn: 64, activation: squared_relu, "
+    "model: {pattern: \"M-*-\", hidden: 32, heads: 2, kv_heads: 2, head_dim: 16, ffn: 64, activation: "
+    "squared_relu, "
     "vocab: 64, tied: false, rope: none, mamba: {heads: 4, head_dim: 16, groups: 2, state: 15, chunk: 8}}\n";
 constexpr std::int64_t kSteps = 12;
 
 using Words = std::vector<std::string>;
 
-/// A folder with two small sources and the configuration of a small run: two phases, a precision switch in the
-/// middle, two microbatches per step.
+/// A folder with two small sources and the configuration of a small run: two phases, a precision switch in
+/// the middle, two microbatches per step.
 class Training : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -36,19 +38,21 @@ class Training : public ::testing::Test {
     }
   }
 
-  Words arguments(const std::string& model, const std::string& recipe, const std::string& out, Words more = {}) {
+  Words arguments(const std::string& model, const std::string& recipe, const std::string& out,
+                  Words more = {}) {
     const std::string config = folder_.file("config-" + out + ".yaml");
-    write_file(config, model + "precision: {recipe: " + recipe +
-                           ", high_precision: {first: 0, last: 1}, schedule: [{at: 0.5, forward: bf16}]}\n"
-                           "data: {sources: {a: {path: " +
-                           folder_.file("a") + ", heldout: " + folder_.file("a-heldout") +
-                           "}, b: {path: " + folder_.file("b") +
-                           "}}, phases: [{until: 0.6, mix: {a: 1}}, {until: 1, mix: {a: 0.3, b: 0.7}}]}\n"
-                           "train: {steps: " +
-                           std::to_string(kSteps) +
-                           ", batch: 4, microbatch: 2, sequence: 32, seed: 3, checkpoint: 3, eval: {every: 4, "
-                           "sequences: 3}, telemetry_every: 5}\n"
-                           "schedule: {kind: wsd, warmup: 0.2, decay: 0.3}\n");
+    write_file(config,
+               model + "precision: {recipe: " + recipe +
+                   ", high_precision: {first: 0, last: 1}, schedule: [{at: 0.5, forward: bf16}]}\n"
+                   "data: {sources: {a: {path: " +
+                   folder_.file("a") + ", heldout: " + folder_.file("a-heldout") +
+                   "}, b: {path: " + folder_.file("b") +
+                   "}}, phases: [{until: 0.6, mix: {a: 1}}, {until: 1, mix: {a: 0.3, b: 0.7}}]}\n"
+                   "train: {steps: " +
+                   std::to_string(kSteps) +
+                   ", batch: 4, microbatch: 2, sequence: 32, seed: 3, checkpoint: 3, eval: {every: 4, "
+                   "sequences: 3}, telemetry_every: 5}\n"
+                   "schedule: {kind: wsd, warmup: 0.2, decay: 0.3}\n");
     Words words = {"train", config, "--out", folder_.file(out)};
     words.insert(words.end(), more.begin(), more.end());
     return words;
@@ -120,7 +124,8 @@ TEST_P(KilledRuns, ResumeToTheBit) {
     again.send(SIGKILL);
     again.wait();
   }
-  for (const char* where : {"metrics.write=kill@2", "checkpoint.write=kill@2", "checkpoint.after_rename=kill"})
+  for (const char* where :
+       {"metrics.write=kill@2", "checkpoint.write=kill@2", "checkpoint.after_rename=kill"})
     run_tetrad({"train", "--resume", folder_.file("killed")}, {std::string("TETRAD_FAILPOINTS=") + where});
   finish("killed");
   expect_same_run("whole", "killed");
@@ -132,7 +137,8 @@ TEST_P(KilledRuns, ResumeToTheBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KilledRuns,
-                         ::testing::Values(Family{"llama_bf16", kLlama, "bf16"}, Family{"llama_nvfp4", kLlama, "nvfp4"},
+                         ::testing::Values(Family{"llama_bf16", kLlama, "bf16"},
+                                           Family{"llama_nvfp4", kLlama, "nvfp4"},
                                            Family{"hybrid_bf16", kHybrid, "bf16"},
                                            Family{"hybrid_nvfp4", kHybrid, "nvfp4"}),
                          [](const auto& test) { return test.param.name; });
@@ -174,7 +180,8 @@ TEST_F(Training, DamagedCheckpointsAreLeftAsideAndNeverSilently) {
   ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "whole")).exit_code, 0);
   ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "damaged")).exit_code, 0);
   const auto damage = [&](std::int64_t step) {
-    const auto file = folder_ / "damaged" / "checkpoints" / ("step-" + std::to_string(step)) / "model.safetensors";
+    const auto file =
+        folder_ / "damaged" / "checkpoints" / ("step-" + std::to_string(step)) / "model.safetensors";
     std::string bytes = read_file(file);
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
     write_file(file, bytes);
@@ -212,8 +219,8 @@ TEST_F(Training, AFaultySingleStepIsSkippedRolledBackOrStopsTheRun) {
 }
 
 TEST_F(Training, ARunThatBlowsUpStops) {
-  const Outcome blown =
-      run_tetrad(arguments(kLlama, "nvfp4", "blown", {"optim.lr=1e30", "train.health.max_skips=2", "optim.clip=0"}));
+  const Outcome blown = run_tetrad(
+      arguments(kLlama, "nvfp4", "blown", {"optim.lr=1e30", "train.health.max_skips=2", "optim.clip=0"}));
   EXPECT_EQ(blown.exit_code, 3) << blown.err;
   EXPECT_NE(read_file(folder_ / "blown" / "metrics.jsonl").find("\"kind\":\"event\""), std::string::npos);
 }
@@ -253,14 +260,15 @@ TEST_F(Training, ACheckpointCanBeUsed) {
   ASSERT_EQ(last["kind"], "eval");
 
   // The same held-out sequences at the same precision: the same loss.
-  const Outcome eval = run_tetrad({"eval", folder_.file("run"), "--data", folder_.file("a-heldout"), "--sequences", "3",
-                                   "--batch", "2", "--json"});
+  const Outcome eval = run_tetrad({"eval", folder_.file("run"), "--data", folder_.file("a-heldout"),
+                                   "--sequences", "3", "--batch", "2", "--json"});
   ASSERT_EQ(eval.exit_code, 0) << eval.err;
   const double loss = nlohmann::json::parse(eval.out)["data"][folder_.file("a-heldout")]["loss"];
   EXPECT_NEAR(loss, last["loss"].get<double>(), 1e-2);  // another batch: other tensor scales
 
   write_file(folder_ / "ids.txt", "1 2 3 4 5\n7,8,9\n");
-  const Words score = {"score", folder_.file("run"), "--tokens", folder_.file("ids.txt"), "--precision", "f32"};
+  const Words score = {"score", folder_.file("run"), "--tokens", folder_.file("ids.txt"), "--precision",
+                       "f32"};
   Words with_files = score;
   with_files.insert(with_files.end(), {"--json", "--logits", folder_.file("logits.safetensors")});
   const Outcome scored = run_tetrad(with_files);
@@ -283,11 +291,12 @@ TEST_F(Training, TextIsGeneratedFromItsSeed) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "the quick brown fox " + std::to_string(i * 7919 % 1000) + "\n";
   write_file(folder_ / "text.txt", text);
-  ASSERT_EQ(run_tetrad({"data", "prepare", folder_.file("text.txt"), "-o", folder_.file("text")}).exit_code, 0);
+  ASSERT_EQ(run_tetrad({"data", "prepare", folder_.file("text.txt"), "-o", folder_.file("text")}).exit_code,
+            0);
   const std::string source = folder_.file("text");
-  const Outcome trained = run_tetrad(
-      arguments(kLlama, "nvfp4", "run",
-                {"model.vocab=256", "data.sources={text: " + source + "}", "data.phases=[]", "data.tokenizer=bytes"}));
+  const Outcome trained = run_tetrad(arguments(
+      kLlama, "nvfp4", "run",
+      {"model.vocab=256", "data.sources={text: " + source + "}", "data.phases=[]", "data.tokenizer=bytes"}));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const auto generate = [&](const Words& more) {
     Words words = {"generate", folder_.file("run"), "--prompt", "the ", "--tokens", "20", "--json"};
@@ -304,9 +313,8 @@ TEST_F(Training, TextIsGeneratedFromItsSeed) {
 TEST_F(Training, ADryRunShowsEveryGemmAndTrainsNothing) {
   const Outcome dry = run_tetrad(arguments(kHybrid, "nvfp4", "dry", {"--dry-run"}));
   ASSERT_EQ(dry.exit_code, 0) << dry.err;
-  for (const char* expected :
-       {"blocks.0.in", "blocks.1.up", "blocks.2.qkv", "blocks.3.down", "hadamard 16", "16x16", "parameters", "memory",
-        "from 50 % of the tokens on"})
+  for (const char* expected : {"blocks.0.in", "blocks.1.up", "blocks.2.qkv", "blocks.3.down", "hadamard 16",
+                               "16x16", "parameters", "memory", "from 50 % of the tokens on"})
     EXPECT_NE(dry.out.find(expected), std::string::npos) << expected;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "dry"));
 }

@@ -136,7 +136,8 @@ TEST(Safetensors, RefusesBadLengths) {
   expect_bad_input("1234567", {"7 bytes", "too few"});
   expect_bad_input(std::string(8, '\xFF') + "{}", {"18446744073709551615", "100000000"});
   expect_bad_input(std::string("\x01\xE1\xF5\x05\0\0\0\0", 8), {"100000001", "allowed"});
-  expect_bad_input(std::string("\x00\xE1\xF5\x05\0\0\0\0{}", 10), {"truncated", "100000008", "only 10 bytes"});
+  expect_bad_input(std::string("\x00\xE1\xF5\x05\0\0\0\0{}", 10),
+                   {"truncated", "100000008", "only 10 bytes"});
   expect_bad_input(file_of("{}").substr(0, 9), {"truncated"});
 }
 
@@ -189,10 +190,10 @@ TEST(Safetensors, RefusesDuplicateKeys) {
 TEST(Safetensors, RefusesBadMetadata) {
   for (const std::string_view value : {"null", "[]", "\"x\"", "1", "true"})
     expect_bad_input(file_of(fmt::format("{{\"__metadata__\":{}}}", value)),
-                   {"__metadata__ is", "maps strings"});
+                     {"__metadata__ is", "maps strings"});
   for (const std::string_view value : {"null", "[]", "{}", "1", "-1", "1.5", "1e999", "false"})
     expect_bad_input(file_of(fmt::format("{{\"__metadata__\":{{\"k\":{}}}}}", value)),
-                   {"\"k\"", "must be a string"});
+                     {"\"k\"", "must be a string"});
 }
 
 TEST(Safetensors, RefusesBadEntries) {

@@ -12,8 +12,8 @@
 
 namespace tetrad::testing {
 
-/// The action must throw Error (bad input) with all these words in a message fit for a terminal. `of` says, if the
-/// test fails, what the action was given.
+/// The action must throw Error (bad input) with all these words in a message fit for a terminal. `of` says,
+/// if the test fails, what the action was given.
 inline void expect_bad_input(const std::function<void()>& action, const std::vector<std::string>& words,
                              std::string_view of = {}) {
   try {

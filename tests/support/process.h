@@ -2,10 +2,10 @@
 // Runs the built program as a user does.
 
 #include <fcntl.h>
-#include <csignal>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <stdexcept>
 #include <string>
@@ -37,8 +37,8 @@ class RunningTetrad {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_.c_str(), O_WRONLY | O_CREAT, 0600);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err_.c_str(), O_WRONLY | O_CREAT, 0600);
-    const int error =
-        posix_spawn(&child_, TETRAD_PROGRAM, &actions, nullptr, pointers(words).data(), pointers(variables).data());
+    const int error = posix_spawn(&child_, TETRAD_PROGRAM, &actions, nullptr, pointers(words).data(),
+                                  pointers(variables).data());
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) throw std::runtime_error("cannot start " TETRAD_PROGRAM);
   }
@@ -51,7 +51,8 @@ class RunningTetrad {
   void send(int signal) const { kill(child_, signal); }
   bool finished() const {
     siginfo_t info = {};
-    return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+    return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
   }
   Outcome wait() {
     int status = 0;

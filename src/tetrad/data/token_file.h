@@ -11,8 +11,8 @@
 
 #include "tetrad/core/dtype.h"
 #include "tetrad/data/token_metadata.h"
-#include "tetrad/io/mapped_file.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/mapped_file.h"
 
 namespace tetrad {
 

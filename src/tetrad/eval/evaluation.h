@@ -19,6 +19,7 @@ struct Evaluation {
 };
 
 /// The first `sequences` sequences (all, if 0 or fewer are there), `batch` at a time.
-Evaluation evaluate(Decoder& decoder, Pass& pass, const TokenSequences& data, std::int64_t batch, std::int64_t sequences);
+Evaluation evaluate(Decoder& decoder, Pass& pass, const TokenSequences& data, std::int64_t batch,
+                    std::int64_t sequences);
 
 }  // namespace tetrad

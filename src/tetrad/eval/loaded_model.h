@@ -13,7 +13,8 @@
 namespace tetrad {
 
 struct LoadOptions {
-  /// "trained": as at the end of training; or a recipe (bf16, fp8, mxfp4, nvfp4); or "f32": nothing is rounded.
+  /// "trained": as at the end of training; or a recipe (bf16, fp8, mxfp4, nvfp4); or "f32": nothing is
+  /// rounded.
   std::string precision = "trained";
   std::int64_t batch = 1;     //!< sequences at a time, for evaluation
   std::int64_t sequence = 0;  //!< 0: as in training
@@ -21,7 +22,8 @@ struct LoadOptions {
 
 class LoadedModel {
  public:
-  /// Throws Error (no_checkpoint) if the checkpoint is damaged, (bad input) for a precision that there is not.
+  /// Throws Error (no_checkpoint) if the checkpoint is damaged, (bad input) for a precision that there is
+  /// not.
   LoadedModel(const std::filesystem::path& checkpoint, const LoadOptions& options, Backend& backend);
 
   const Config& config() const { return config_; }

@@ -11,7 +11,8 @@
 namespace tetrad {
 
 /// Lines of token ids, separated by spaces or commas. Throws Error (bad input) with the line's number.
-std::vector<std::vector<std::int32_t>> read_token_lines(const std::filesystem::path& file, std::int64_t vocab);
+std::vector<std::vector<std::int32_t>> read_token_lines(const std::filesystem::path& file,
+                                                        std::int64_t vocab);
 
 struct Score {
   std::vector<double> log_probabilities;  //!< of each token but the first, given those before it

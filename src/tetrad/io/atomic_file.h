@@ -32,14 +32,16 @@ class AtomicFile {
   /// At the end of what was written so far.
   void append(std::span<const std::byte> bytes) { write_at(end_, bytes); }
 
-  /// Makes the contents durable under the temporary name; nothing can be written afterwards. Writers of several
-  /// files flush all of them before the first commit(), so that a full disk is noticed while nothing has changed.
+  /// Makes the contents durable under the temporary name; nothing can be written afterwards. Writers of
+  /// several files flush all of them before the first commit(), so that a full disk is noticed while nothing
+  /// has changed.
   void flush();
 
   /// Removes what is there under the name of the target, if anything.
   void remove_target();
 
-  /// Flushes if that was not done. To be called once: if it throws Error (failure), the destructor removes the temporary file.
+  /// Flushes if that was not done. To be called once: if it throws Error (failure), the destructor removes
+  /// the temporary file.
   void commit();
 
  private:
