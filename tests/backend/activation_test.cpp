@@ -38,7 +38,9 @@ TEST_P(ActivationOp, ForwardEqualsTheFormula) {
 
 TEST_P(ActivationOp, BackwardWritesTheGradientOfTheFormula) {
   for (const Activation kind : {Activation::swiglu, Activation::squared_relu})
-    for (const auto& [rows, width] : kShapes) {
+    for (const auto& shape : kShapes) {
+      const std::int64_t rows = shape.rows;
+      const std::int64_t width = shape.width;
       const std::int64_t in = input_width(kind, width);
       const TestMatrix x(storage(), rows, in, random_values(rows * in, 1, 2));
       const TestMatrix dy(storage(), rows, width, random_values(rows * width, 2));

@@ -10,27 +10,28 @@
 namespace tetrad {
 namespace {
 
-const std::vector<float> kLogits = {0.0f, 2.0f, 1.0f, -1.0f, 2.0f};
+const std::vector<float> example_logits = {0.0f, 2.0f, 1.0f, -1.0f, 2.0f};
 
 std::vector<double> frequencies(const SamplingOptions& options, int draws = 20000) {
-  std::vector<double> counts(kLogits.size(), 0.0);
+  std::vector<double> counts(example_logits.size(), 0.0);
   for (int i = 0; i < draws; ++i)
-    counts[static_cast<std::size_t>(sample(kLogits, options, static_cast<std::uint64_t>(i)))] += 1.0 / draws;
+    counts[static_cast<std::size_t>(sample(example_logits, options, static_cast<std::uint64_t>(i)))] +=
+        1.0 / draws;
   return counts;
 }
 
 TEST(Sampler, ZeroTemperatureTakesTheFirstOfTheLikeliest) {
   for (std::uint64_t position = 0; position < 10; ++position)
-    EXPECT_EQ(sample(kLogits, {.temperature = 0, .seed = position}, position), 1);
+    EXPECT_EQ(sample(example_logits, {.temperature = 0, .seed = position}, position), 1);
 }
 
 TEST(Sampler, FollowsTheSoftmaxAtItsTemperature) {
   for (const double temperature : {0.5, 1.0, 2.0}) {
     double total = 0;
-    for (const float logit : kLogits) total += std::exp(logit / temperature);
+    for (const float logit : example_logits) total += std::exp(logit / temperature);
     const std::vector<double> seen = frequencies({.temperature = temperature});
-    for (std::size_t i = 0; i < kLogits.size(); ++i) {
-      const double expected = std::exp(kLogits[i] / temperature) / total;
+    for (std::size_t i = 0; i < example_logits.size(); ++i) {
+      const double expected = std::exp(example_logits[i] / temperature) / total;
       EXPECT_NEAR(seen[i], expected, 5 * std::sqrt(expected * (1 - expected) / 20000))
           << temperature << " " << i;
     }
@@ -50,8 +51,10 @@ TEST(Sampler, TopKAndTopPLeaveTheRestOut) {
 TEST(Sampler, IsAFunctionOfSeedAndPosition) {
   int different = 0;
   for (std::uint64_t position = 0; position < 100; ++position) {
-    EXPECT_EQ(sample(kLogits, {.seed = 7}, position), sample(kLogits, {.seed = 7}, position));
-    different += sample(kLogits, {.seed = 7}, position) != sample(kLogits, {.seed = 8}, position) ? 1 : 0;
+    EXPECT_EQ(sample(example_logits, {.seed = 7}, position), sample(example_logits, {.seed = 7}, position));
+    different +=
+        sample(example_logits, {.seed = 7}, position) != sample(example_logits, {.seed = 8}, position) ? 1
+                                                                                                       : 0;
   }
   EXPECT_GT(different, 20);
 }

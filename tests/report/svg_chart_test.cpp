@@ -25,14 +25,14 @@ void expect_well_formed(const std::string& svg) {
   while (at < svg.size()) {
     const std::size_t begin = svg.find('<', at);
     const std::string text = svg.substr(at, begin - at);
-    EXPECT_EQ(text.find('>'), text.npos) << text;
+    EXPECT_EQ(text.find('>'), std::string::npos) << text;
     EXPECT_TRUE(std::regex_match(text, std::regex("([^&]|&(amp|lt|gt|quot|#39);)*"))) << text;
-    if (begin == svg.npos) {
+    if (begin == std::string::npos) {
       EXPECT_EQ(text, "\n");
       break;
     }
     const std::size_t end = svg.find('>', begin);
-    ASSERT_NE(end, svg.npos);
+    ASSERT_NE(end, std::string::npos);
     const std::string tag = svg.substr(begin, end - begin + 1);
     at = end + 1;
     if (tag.starts_with("</")) {
@@ -52,7 +52,7 @@ void expect_well_formed(const std::string& svg) {
   EXPECT_TRUE(open.empty());
   for (const char* word : {"nan", "inf", "NaN", "e+"})
     for (const char* before : {"\"", "M", "L", " "})
-      EXPECT_EQ(svg.find(before + std::string(word)), svg.npos) << before << word;
+      EXPECT_EQ(svg.find(before + std::string(word)), std::string::npos) << before << word;
 }
 
 Figure two_runs() {
@@ -68,14 +68,14 @@ TEST(SvgChart, HasWhatItIsFor) {
        {"viewBox=", "prefers-color-scheme:dark", "unigram entropy: 3.200 nats", "runs/bf16 (bf16)",
         "runs/nvfp4 (nvfp4)", "training tokens", "class=\"raw s1\"", "class=\"curve s1\"",
         "held-out loss +1.00 % to bf16", "gap of the mean train loss"})
-    EXPECT_NE(svg.find(part), svg.npos) << part;
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
   EXPECT_EQ(svg, draw_svg(two_runs(), "nvfp4: held-out loss +1.00 % to bf16"));
 }
 
 TEST(SvgChart, OneRunHasNoGap) {
   const std::string svg = draw_svg(make_figure(std::array{falling_run("a", "bf16", 300, 0)}, {}, 0), "");
   expect_well_formed(svg);
-  EXPECT_EQ(svg.find("gap"), svg.npos);
+  EXPECT_EQ(svg.find("gap"), std::string::npos);
 }
 
 TEST(SvgChart, NamesAreEscaped) {
@@ -83,8 +83,8 @@ TEST(SvgChart, NamesAreEscaped) {
   const std::string svg = draw_svg(
       make_figure(std::array{falling_run(name, "<i>", 30, 0), falling_run(name, "b", 30, 0)}, {}, 0), name);
   expect_well_formed(svg);
-  EXPECT_EQ(svg.find("<script"), svg.npos);
-  EXPECT_NE(svg.find("&lt;/text&gt;&lt;script&gt;&quot;&amp;&#39;??"), svg.npos);
+  EXPECT_EQ(svg.find("<script"), std::string::npos);
+  EXPECT_NE(svg.find("&lt;/text&gt;&lt;script&gt;&quot;&amp;&#39;??"), std::string::npos);
 }
 
 TEST(SvgChart, CurveGoesWhereItShould) {
@@ -130,9 +130,9 @@ TEST(SvgChart, FromFoldersToPicture) {
   const std::vector<RunSummary> summaries = summarize(runs);
   const std::string svg = draw_svg(figure, headline(summaries));
   expect_well_formed(svg);
-  EXPECT_NE(svg.find("nvfp4: held-out loss +10.00 % against bf16"), svg.npos);
-  EXPECT_NE(svg.find("unigram entropy: 3.500 nats"), svg.npos);
-  EXPECT_NE(svg.find("class=\"heldout s1\""), svg.npos);
+  EXPECT_NE(svg.find("nvfp4: held-out loss +10.00 % against bf16"), std::string::npos);
+  EXPECT_NE(svg.find("unigram entropy: 3.500 nats"), std::string::npos);
+  EXPECT_NE(svg.find("class=\"heldout s1\""), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <array>
 #include <cmath>
-#include <ranges>
 
 #include "tetrad/core/error.h"
 #include "tetrad/data/random_numbers.h"
@@ -93,7 +92,8 @@ class PcfgSource final : public EpisodeSource {
   void compute_entropy() {
     std::vector<double> nats(static_cast<std::size_t>(vocab_ - 1), 0.0);  // of the symbols one level below
     std::vector<double> length(static_cast<std::size_t>(vocab_ - 1), 1.0);
-    for (const Level& level : std::views::reverse(levels_)) {
+    for (std::size_t above = levels_.size(); above-- > 0;) {
+      const Level& level = levels_[above];
       std::vector<double> level_nats(level.size());
       std::vector<double> level_length(level.size());
       for (std::size_t s = 0; s < level.size(); ++s) {

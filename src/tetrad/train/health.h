@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <nlohmann/json_fwd.hpp>
+#include <utility>
 
 #include "tetrad/train/config.h"
 
@@ -11,7 +12,7 @@ namespace tetrad {
 
 class LossWatch {
  public:
-  explicit LossWatch(const HealthConfig& config) : config_(config) {}
+  explicit LossWatch(HealthConfig config) : config_(std::move(config)) {}
 
   /// Robust standard deviations (1.4826 MAD) by which `loss` exceeds the median of the window before it; 0
   /// until the window is full.

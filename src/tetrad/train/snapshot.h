@@ -14,6 +14,7 @@
 namespace tetrad {
 
 /// Everything that is not a tensor. Random numbers are counter-based and need no state.
+// NOLINTNEXTLINE(bugprone-exception-escape): moving a json does not throw, though it is not declared so
 struct RunState {
   std::int64_t step = 0;  //!< steps that are done
   std::int64_t skips_in_row = 0;
