@@ -2,6 +2,7 @@
 
 #include "tetrad/backend/cpu/element.h"
 #include "tetrad/backend/cpu/math.h"
+#include "tetrad/ops/check_rows.h"
 
 namespace tetrad::cpu {
 namespace {
@@ -14,7 +15,7 @@ std::int64_t input_width(Activation kind, std::int64_t width) {
 
 void activation(const ActivationForward& op) {
   const std::int64_t width = op.y.cols;
-  check_view(op.x, op.y.dtype, op.y.rows, input_width(op.kind, width), "activation: x");
+  check_rows("activation", "x", op.x, op.y.rows, input_width(op.kind, width), op.y.dtype);
   with_element(op.y.dtype, "activation", [&]<typename T>(T) {
     parallel_ranges(op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -36,8 +37,8 @@ void activation(const ActivationForward& op) {
 
 void activation(const ActivationBackward& op) {
   const std::int64_t width = op.dy.cols;
-  check_view(op.x, op.dy.dtype, op.dy.rows, input_width(op.kind, width), "activation: x");
-  check_view(op.dx, op.dy.dtype, op.dy.rows, input_width(op.kind, width), "activation: dx");
+  check_rows("activation", "x", op.x, op.dy.rows, input_width(op.kind, width), op.dy.dtype);
+  check_rows("activation", "dx", op.dx, op.dy.rows, input_width(op.kind, width), op.dy.dtype);
   with_element(op.dy.dtype, "activation", [&]<typename T>(T) {
     parallel_ranges(op.dy.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {

@@ -36,15 +36,6 @@ T* row_of(const MutableMatrixView& view, std::int64_t row) {
   return static_cast<T*>(view.data) + row * view.row_stride;
 }
 
-/// Throws unless `view` is row-major [rows, cols] of `dtype`.
-template <typename View>
-void check_view(const View& view, DType dtype, std::int64_t rows, std::int64_t cols, const char* what) {
-  TETRAD_CHECK(view.data != nullptr && view.is_row_major() && view.dtype == dtype && view.rows == rows &&
-                   view.cols == cols,
-               "{}: expected a row-major {} matrix [{}, {}], got {} [{}, {}]", what, name_of(dtype), rows,
-               cols, name_of(view.dtype), view.rows, view.cols);
-}
-
 /// body(first, last) for pieces of [0, count), in parallel; the cut depends on the shape alone.
 template <typename Body>
 void parallel_ranges(std::int64_t count, std::int64_t piece, const Body& body) {

@@ -1,13 +1,14 @@
 #include "tetrad/backend/cpu/elementwise.h"
 
 #include "tetrad/backend/cpu/element.h"
+#include "tetrad/ops/check_rows.h"
 
 namespace tetrad::cpu {
 
 void add(const Add& op) {
   const std::int64_t width = op.sum.cols;
-  check_view(op.a, op.sum.dtype, op.sum.rows, width, "add: a");
-  check_view(op.b, op.sum.dtype, op.sum.rows, width, "add: b");
+  check_rows("add", "a", op.a, op.sum.rows, width, op.sum.dtype);
+  check_rows("add", "b", op.b, op.sum.rows, width, op.sum.dtype);
   with_element(op.sum.dtype, "add", [&]<typename T>(T) {
     parallel_ranges(op.sum.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -21,7 +22,7 @@ void add(const Add& op) {
 }
 
 void cast(const Cast& op) {
-  check_view(op.in, op.in.dtype, op.out.rows, op.out.cols, "cast");
+  check_rows("cast", "in", op.in, op.out.rows, op.out.cols, op.in.dtype);
   const std::int64_t width = op.out.cols;
   with_element(op.in.dtype, "cast", [&]<typename In>(In) {
     with_element(op.out.dtype, "cast", [&]<typename Out>(Out) {

@@ -13,6 +13,7 @@
 #include "tetrad/backend/cpu/math.h"
 #include "tetrad/backend/cpu/workspace.h"
 #include "tetrad/core/tensor.h"
+#include "tetrad/ops/check_rows.h"
 
 namespace tetrad::cpu {
 namespace {
@@ -138,9 +139,9 @@ class TokenChunk {
 };
 
 void check(const CrossEntropy& op) {
-  check_view(op.head, op.hidden.dtype, op.head.rows, op.hidden.cols, "cross_entropy: head");
+  check_rows("cross_entropy", "head", op.head, op.head.rows, op.hidden.cols, op.hidden.dtype);
   if (op.dhidden.data != nullptr)
-    check_view(op.dhidden, op.hidden.dtype, op.hidden.rows, op.hidden.cols, "cross_entropy: dhidden");
+    check_rows("cross_entropy", "dhidden", op.dhidden, op.hidden.rows, op.hidden.cols, op.hidden.dtype);
   for (std::int64_t t = 0; t < op.hidden.rows; ++t)
     TETRAD_CHECK(
         op.targets[t] == CrossEntropy::kIgnore || (op.targets[t] >= 0 && op.targets[t] < op.head.rows),

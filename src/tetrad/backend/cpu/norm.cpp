@@ -5,6 +5,7 @@
 #include "tetrad/backend/cpu/column_sums.h"
 #include "tetrad/backend/cpu/element.h"
 #include "tetrad/backend/cpu/math.h"
+#include "tetrad/ops/check_rows.h"
 
 namespace tetrad::cpu {
 namespace {
@@ -34,7 +35,7 @@ std::int64_t group_width(std::int64_t width, std::int64_t groups) {
 
 void rms_norm(const RmsNormForward& op) {
   const std::int64_t width = op.x.cols;
-  check_view(op.y, op.x.dtype, op.x.rows, width, "rms_norm: y");
+  check_rows("rms_norm", "y", op.y, op.x.rows, width, op.x.dtype);
   with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
     parallel_ranges(op.x.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -51,8 +52,8 @@ void rms_norm(const RmsNormForward& op) {
 // With r = 1/rms(x): dx = r w dy - x r^3 / n * sum(w dy x).
 void rms_norm(const RmsNormBackward& op) {
   const std::int64_t width = op.x.cols;
-  check_view(op.dy, op.x.dtype, op.x.rows, width, "rms_norm: dy");
-  check_view(op.dx, op.x.dtype, op.x.rows, width, "rms_norm: dx");
+  check_rows("rms_norm", "dy", op.dy, op.x.rows, width, op.x.dtype);
+  check_rows("rms_norm", "dx", op.dx, op.x.rows, width, op.x.dtype);
   with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
     add_column_sums(op.x.rows, width, op.dweight, [&](std::int64_t row, float* dweight) {
       const T* x = row_of<T>(op.x, row);
@@ -74,8 +75,8 @@ void rms_norm(const RmsNormBackward& op) {
 void gated_norm(const GatedNormForward& op) {
   const std::int64_t width = op.y.cols;
   const std::int64_t group = group_width(width, op.groups);
-  check_view(op.z, op.y.dtype, op.y.rows, width, "gated_norm: z");
-  check_view(op.out, op.y.dtype, op.y.rows, width, "gated_norm: out");
+  check_rows("gated_norm", "z", op.z, op.y.rows, width, op.y.dtype);
+  check_rows("gated_norm", "out", op.out, op.y.rows, width, op.y.dtype);
   with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
     parallel_ranges(op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row)
@@ -103,10 +104,10 @@ void gated_norm(const GatedNormForward& op) {
 void gated_norm(const GatedNormBackward& op) {
   const std::int64_t width = op.y.cols;
   const std::int64_t group = group_width(width, op.groups);
-  check_view(op.z, op.y.dtype, op.y.rows, width, "gated_norm: z");
-  check_view(op.dout, op.y.dtype, op.y.rows, width, "gated_norm: dout");
-  check_view(op.dy, op.y.dtype, op.y.rows, width, "gated_norm: dy");
-  check_view(op.dz, op.y.dtype, op.y.rows, width, "gated_norm: dz");
+  check_rows("gated_norm", "z", op.z, op.y.rows, width, op.y.dtype);
+  check_rows("gated_norm", "dout", op.dout, op.y.rows, width, op.y.dtype);
+  check_rows("gated_norm", "dy", op.dy, op.y.rows, width, op.y.dtype);
+  check_rows("gated_norm", "dz", op.dz, op.y.rows, width, op.y.dtype);
   with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
     add_column_sums(op.y.rows, width, op.dweight, [&](std::int64_t row, float* dweight_row) {
       for (std::int64_t g = 0; g < op.groups; ++g) {
