@@ -12,24 +12,13 @@ namespace {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.3f} GB", bytes / 1e9); }
 
-std::vector<std::string> linear_names(char letter) {
-  switch (letter) {
-    case '*':
-      return {"qkv", "out"};
-    case '-':
-      return {"up", "down"};
-    default:
-      return {"in", "out"};
-  }
-}
-
 void print_sizes(const Config& config, const Recipe& recipe) {
   const std::int64_t microbatch = config.train.microbatch > 0 ? config.train.microbatch : config.train.batch;
   const std::int64_t steps = step_count(config.train);
   const double tokens = static_cast<double>(steps * config.train.batch * config.train.sequence);
   const double per_token = training_flops_per_token(config.model, config.train.sequence);
   const MemoryEstimate memory = estimate_memory(config.model, recipe, microbatch * config.train.sequence,
-                                                config.precision.storage == "f32" ? DType::f32 : DType::bf16);
+                                                storage_type(config.precision));
   fmt::print("\n# sizes\nparameters   {:L}\n", parameter_count(config.model));
   fmt::print("steps        {} of {} sequences of {} tokens: {:.4g} tokens\n", steps, config.train.batch,
              config.train.sequence, tokens);
@@ -45,8 +34,9 @@ void print_precision(const Config& config, const Recipe& recipe) {
   for (const double start : starts) {
     fmt::print("\n# precision of every GEMM from {:g} % of the tokens on\n", 100 * start);
     for (std::int64_t block = 0; block < config.model.blocks(); ++block)
-      for (const std::string& linear : linear_names(config.model.pattern[static_cast<std::size_t>(block)])) {
-        const std::string name = fmt::format("blocks.{}.{}", block, linear);
+      for (const LinearShape& linear :
+           linear_shapes(config.model, config.model.pattern[static_cast<std::size_t>(block)])) {
+        const std::string name = fmt::format("blocks.{}.{}", block, linear.name);
         fmt::print("{:<16} {}\n", name, describe(recipe.at({name, block}, start), config.precision.storage));
       }
     fmt::print("{:<16} {} operands, f32 accumulation\n", "embedding, head", config.precision.storage);

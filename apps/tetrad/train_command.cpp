@@ -106,16 +106,10 @@ ExitCode run(const TrainOptions& options) {
   const std::filesystem::path folder = config.run.out;
 
   const StopSignals signals;
-  if (!resuming) {
-    // Everything that can be wrong with the data is found before a folder is made.
-    const Dataset check(config.data, {.sequence = config.train.sequence,
-                                      .vocab = config.model.vocab,
-                                      .samples = step_count(config.train) * config.train.batch,
-                                      .seed = config.train.seed});
-    prepare_folder(folder, config);
-  }
+  Dataset dataset = open_dataset(config);  // what is wrong with the data is found before a folder is made
+  if (!resuming) prepare_folder(folder, config);
   RunLog log(folder / "log.txt");
-  Trainer trainer(config, to_yaml(config), kBuildId, folder, backend, log);
+  Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, folder, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
           parameter_count(config.model), config.precision.recipe, backend.name(), thread_count());
   if (resuming)

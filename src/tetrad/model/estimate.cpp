@@ -1,37 +1,11 @@
 #include "tetrad/model/estimate.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace tetrad {
 namespace {
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
-
-/// The shape of a linear layer.
-struct Shape {
-  std::string name;
-  std::int64_t out, in;
-};
-
-std::int64_t mamba_inner(const ModelConfig& c) { return c.mamba.heads * c.mamba.head_dim; }
-std::int64_t conv_channels(const ModelConfig& c) {
-  return mamba_inner(c) + 2 * c.mamba.groups * c.mamba.state;
-}
-
-std::vector<Shape> linears_of(const ModelConfig& c, char letter) {
-  const std::int64_t q = c.heads * c.head_dim;
-  switch (letter) {
-    case '*':
-      return {{"qkv", q + 2 * c.kv_heads * c.head_dim, c.hidden}, {"out", c.hidden, q}};
-    case '-':
-      return {{"up", c.ffn * (c.activation == Activation::swiglu ? 2 : 1), c.hidden},
-              {"down", c.hidden, c.ffn}};
-    default:
-      return {{"in", mamba_inner(c) + conv_channels(c) + c.mamba.heads, c.hidden},
-              {"out", c.hidden, mamba_inner(c)}};
-  }
-}
 
 /// Elements, per token, that a block keeps in the storage type for its backward pass, besides the inputs of
 /// its linear layers.
@@ -40,9 +14,9 @@ std::int64_t kept_elements(const ModelConfig& c, char letter) {
     case '*':
       return (2 * c.heads + 2 * c.kv_heads) * c.head_dim;  // q, k, v and the output
     case '-':
-      return linears_of(c, '-')[0].out;
+      return linear_shapes(c, '-')[0].out;
     default:
-      return linears_of(c, 'M')[0].out + conv_channels(c) + mamba_inner(c);
+      return linear_shapes(c, 'M')[0].out + c.mamba.conv_channels() + c.mamba.inner();
   }
 }
 
@@ -55,7 +29,7 @@ double kept_f32(const ModelConfig& c, char letter) {
       return 1;
     default:
       return as_double(c.mamba.groups + 1) +
-             as_double(mamba_inner(c) * c.mamba.state) / as_double(std::max<std::int64_t>(1, c.mamba.chunk));
+             as_double(c.mamba.inner() * c.mamba.state) / as_double(std::max<std::int64_t>(1, c.mamba.chunk));
   }
 }
 
@@ -83,16 +57,29 @@ double bytes_per_element(const std::optional<QuantSpec>& spec, DType storage) {
 
 }  // namespace
 
+std::vector<LinearShape> linear_shapes(const ModelConfig& c, char letter) {
+  const std::int64_t q = c.heads * c.head_dim;
+  switch (letter) {
+    case '*':
+      return {{"qkv", q + 2 * c.kv_heads * c.head_dim, c.hidden}, {"out", c.hidden, q}};
+    case '-':
+      return {{"up", c.ffn * (c.activation == Activation::swiglu ? 2 : 1), c.hidden},
+              {"down", c.hidden, c.ffn}};
+    default:
+      return {{"in", c.mamba.projected(), c.hidden}, {"out", c.hidden, c.mamba.inner()}};
+  }
+}
+
 double training_flops_per_token(const ModelConfig& c, std::int64_t sequence) {
   double forward = 2 * as_double(c.vocab) * as_double(c.hidden);
   for (const char letter : c.pattern) {
-    for (const Shape& linear : linears_of(c, letter))
+    for (const LinearShape& linear : linear_shapes(c, letter))
       forward += 2 * as_double(linear.out) * as_double(linear.in);
     if (letter == '*')  // scores and values, each with half of the sequence on average
       forward += 2 * 2 * as_double(c.heads * c.head_dim) * as_double(sequence + 1) / 2;
     if (letter == 'M')  // state update and output, as a recurrence would compute them
-      forward +=
-          6 * as_double(mamba_inner(c) * c.mamba.state) + 2 * as_double(conv_channels(c) * c.mamba.conv);
+      forward += 6 * as_double(c.mamba.inner() * c.mamba.state) +
+                 2 * as_double(c.mamba.conv_channels() * c.mamba.conv);
   }
   return 3 * forward;  // the backward pass has two products for each of the forward pass
 }
@@ -112,7 +99,7 @@ MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::
   for (std::int64_t index = 0; index < c.blocks(); ++index) {
     const char letter = c.pattern[static_cast<std::size_t>(index)];
     per_token += storage_bytes * as_double(kept_elements(c, letter)) + 4 * kept_f32(c, letter);
-    for (const Shape& linear : linears_of(c, letter)) {
+    for (const LinearShape& linear : linear_shapes(c, letter)) {
       const std::string name = "blocks." + std::to_string(index) + "." + linear.name;
       const LinearPrecision precision = recipe.at({name, index}, 0);
       const double elements = as_double(linear.out) * as_double(linear.in);
@@ -125,10 +112,10 @@ MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::
         per_token += as_double(linear.in) * bytes_per_element(precision[Operand::wgrad_x], storage);
       if (precision[Operand::wgrad_x]) widest.input = std::max(widest.input, linear.in);
     }
-    const std::vector<Shape> linears = linears_of(c, letter);
+    const std::vector<LinearShape> linears = linear_shapes(c, letter);
     widest.wide = std::max(widest.wide, linears[0].out);
-    widest.middle = std::max(widest.middle, letter == 'M' ? conv_channels(c) : linears[1].in);
-    if (letter == 'M') widest.scan = mamba_inner(c);
+    widest.middle = std::max(widest.middle, letter == 'M' ? c.mamba.conv_channels() : linears[1].in);
+    if (letter == 'M') widest.scan = c.mamba.inner();
   }
   estimate.activations =
       as_double(tokens) * (per_token + storage_bytes * as_double(widest.elements(c.hidden)));

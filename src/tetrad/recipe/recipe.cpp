@@ -221,6 +221,10 @@ LinearPrecision Recipe::at(const LayerId& layer, double progress) const {
   return result;
 }
 
+DType storage_type(const PrecisionConfig& config) {
+  return config.storage == "f32" ? DType::f32 : DType::bf16;
+}
+
 std::string describe(const LinearPrecision& precision, std::string_view storage) {
   std::string text;
   for (int i = 0; i < kOperands; ++i) {

@@ -66,6 +66,9 @@ class Recipe {
   std::int64_t blocks_;
 };
 
+/// What activations and unquantized operands are stored as.
+DType storage_type(const PrecisionConfig& config);
+
 /// One line for people: "fprop x nvfp4 1x16 · w nvfp4 16x16 | …".
 std::string describe(const LinearPrecision& precision, std::string_view storage);
 

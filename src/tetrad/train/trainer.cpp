@@ -30,10 +30,6 @@ std::int64_t peak_memory() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-DType storage_type(const PrecisionConfig& config) {
-  return config.storage == "f32" ? DType::f32 : DType::bf16;
-}
-
 std::string with_unit(double value) {
   if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
   return value >= 1e4 ? fmt::format("{:.1f}k", value / 1e3) : fmt::format("{:.0f}", value);
@@ -45,7 +41,14 @@ std::int64_t step_count(const TrainConfig& config) {
   return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
 }
 
-Trainer::Trainer(const Config& config, std::string resolved, std::string build,
+Dataset open_dataset(const Config& config) {
+  return Dataset(config.data, {.sequence = config.train.sequence,
+                               .vocab = config.model.vocab,
+                               .samples = step_count(config.train) * config.train.batch,
+                               .seed = config.train.seed});
+}
+
+Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
                  const std::filesystem::path& folder, Backend& backend, RunLog& log)
     : config_(config),
       texts_{std::move(resolved), {}},
@@ -55,10 +58,7 @@ Trainer::Trainer(const Config& config, std::string resolved, std::string build,
       steps_(step_count(config.train)),
       microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
       recipe_(config.precision, config.model.blocks()),
-      dataset_(config.data, {.sequence = config.train.sequence,
-                             .vocab = config.model.vocab,
-                             .samples = steps_ * config.train.batch,
-                             .seed = config.train.seed}),
+      dataset_(std::move(dataset)),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision)),
       optimizer_(backend, decoder_.parameters(), config.optim),
       store_(folder / "checkpoints", config.train.checkpoint.keep),

@@ -29,12 +29,15 @@ enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 /// Steps of a run, from its tokens if that is how it was said.
 std::int64_t step_count(const TrainConfig& config);
 
+/// The data of a run, checked: opening it reads every token once.
+Dataset open_dataset(const Config& config);
+
 class Trainer {
  public:
   /// `resolved` is the text of the configuration, `build` the id of this program, `folder` the run's, which
   /// exists.
-  Trainer(const Config& config, std::string resolved, std::string build, const std::filesystem::path& folder,
-          Backend& backend, RunLog& log);
+  Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
+          const std::filesystem::path& folder, Backend& backend, RunLog& log);
 
   /// Random weights and a checkpoint of them, so that there is always something to resume from.
   void start();
