@@ -60,8 +60,10 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
   for (const auto& parameter : model.decoder().parameters())
     declarations.push_back({parameter->name, DType::f32, parameter->shape});
   SafetensorsWriter writer(options.gradients, declarations);
-  for (const auto& parameter : model.decoder().parameters())
-    writer.write(parameter->name, parameter->gradient.bytes());
+  for (const auto& parameter : model.decoder().parameters()) {
+    Buffer copy;
+    writer.write(parameter->name, model.decoder().backend().readable(parameter->gradient.bytes(), copy));
+  }
   writer.commit();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Owned bytes, aligned for SIMD, uninitialised until written.
+// Owned bytes, uninitialised until written: of this program, aligned for SIMD, or of a device.
 
 #include <cstddef>
 #include <cstdlib>
@@ -13,7 +13,11 @@ class Buffer {
   static constexpr std::size_t kAlignment = 64;
 
   Buffer() = default;
-  explicit Buffer(std::size_t bytes) : data_(allocate(bytes)), size_(bytes) {}
+  explicit Buffer(std::size_t bytes) : data_(allocate(bytes), free_host), size_(bytes) {}
+
+  /// Takes memory that `release` gives back.
+  using Release = void (*)(std::byte*);
+  Buffer(std::byte* data, std::size_t bytes, Release release) : data_(data, release), size_(bytes) {}
 
   std::size_t size() const { return size_; }
   std::byte* data() { return data_.get(); }
@@ -38,13 +42,10 @@ class Buffer {
   }
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
-
   static std::byte* allocate(std::size_t bytes);
+  static void free_host(std::byte* p) { std::free(p); }
 
-  std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<std::byte, Release> data_{nullptr, free_host};
   std::size_t size_ = 0;
 };
 

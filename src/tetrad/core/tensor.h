@@ -26,6 +26,7 @@ class Tensor {
 
   float* f32() { return buffer_.as<float>(); }
   const float* f32() const { return buffer_.as<float>(); }
+  const std::int32_t* i32() const { return buffer_.as<std::int32_t>(); }
   std::span<const std::byte> bytes() const { return {buffer_.data(), buffer_.size()}; }
   std::span<std::byte> bytes() { return {buffer_.data(), buffer_.size()}; }
 

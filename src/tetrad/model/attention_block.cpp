@@ -27,15 +27,15 @@ class AttentionBlock final : public Block {
               context.config.norm_epsilon, context.tokens()),
         qkv_(context.make_linear("qkv", q_width() + 2 * kv_width(), context.config.hidden)),
         out_(context.make_linear("out", context.config.hidden, q_width())),
-        projected_(context.make_tensor(storage_, context.tokens(), qkv_.out_features())),
-        attended_(context.make_tensor(storage_, context.tokens(), q_width())),
-        log_sum_exp_(context.make_tensor(DType::f32, 1, context.tokens() * shape_.heads)) {
+        projected_(context.backend.make_tensor(storage_, context.tokens(), qkv_.out_features())),
+        attended_(context.backend.make_tensor(storage_, context.tokens(), q_width())),
+        log_sum_exp_(context.backend.make_tensor(DType::f32, 1, context.tokens() * shape_.heads)) {
     if (!context.config.rope) return;
     const RopeConfig& rope = *context.config.rope;
     const std::vector<float> frequencies =
         rope_frequencies(shape_.head_dim, rope.theta, rope.scaling ? &*rope.scaling : nullptr);
-    frequencies_ = context.make_tensor(DType::f32, 1, shape_.head_dim / 2);
-    std::copy(frequencies.begin(), frequencies.end(), frequencies_.f32());
+    frequencies_ = context.backend.make_tensor(DType::f32, 1, shape_.head_dim / 2);
+    backend_.upload(std::as_bytes(std::span(frequencies)), frequencies_.bytes());
   }
 
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
@@ -88,9 +88,8 @@ class AttentionBlock final : public Block {
 
   std::unique_ptr<BlockState> make_state(std::int64_t capacity) const override {
     auto state = std::make_unique<AttentionState>();
-    const auto bytes = static_cast<std::size_t>(capacity * kv_width() * bits_of(storage_) / 8);
-    state->keys = Tensor(backend_.allocate(bytes), storage_, capacity, kv_width());
-    state->values = Tensor(backend_.allocate(bytes), storage_, capacity, kv_width());
+    state->keys = backend_.make_tensor(storage_, capacity, kv_width());
+    state->values = backend_.make_tensor(storage_, capacity, kv_width());
     return state;
   }
 

@@ -5,11 +5,6 @@
 
 namespace tetrad {
 
-Tensor BlockContext::make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) const {
-  return Tensor(backend.allocate(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8)), dtype, rows,
-                cols);
-}
-
 Parameter& BlockContext::add_parameter(const std::string& name, std::vector<std::int64_t> shape,
                                        bool decay) const {
   const std::int64_t cols = std::accumulate(shape.begin() + (shape.size() > 1 ? 1 : 0), shape.end(),
@@ -18,8 +13,8 @@ Parameter& BlockContext::add_parameter(const std::string& name, std::vector<std:
   auto parameter = std::make_unique<Parameter>();
   parameter->name = name;
   parameter->shape = std::move(shape);
-  parameter->value = make_tensor(DType::f32, rows, cols);
-  parameter->gradient = make_tensor(DType::f32, rows, cols);
+  parameter->value = backend.make_tensor(DType::f32, rows, cols);
+  parameter->gradient = backend.make_tensor(DType::f32, rows, cols);
   parameter->decay = decay;
   backend.set_to_zero(parameter->gradient.bytes());
   parameters.push_back(std::move(parameter));
@@ -35,13 +30,10 @@ NormLayer::NormLayer(Backend& backend, Parameter& weight, float epsilon, std::in
     : backend_(backend),
       weight_(weight),
       epsilon_(epsilon),
-      inverse_rms_(backend.allocate(static_cast<std::size_t>(tokens) * sizeof(float)), DType::f32, 1,
-                   tokens) {}
+      inverse_rms_(backend.make_tensor(DType::f32, 1, tokens)) {}
 
 void NormLayer::forward(const MatrixView& x, const MutableMatrixView& y) {
-  if (inverse_rms_.size() < x.rows)
-    inverse_rms_ =
-        Tensor(backend_.allocate(static_cast<std::size_t>(x.rows) * sizeof(float)), DType::f32, 1, x.rows);
+  if (inverse_rms_.size() < x.rows) inverse_rms_ = backend_.make_tensor(DType::f32, 1, x.rows);
   backend_.rms_norm(RmsNormForward{x, weight_.value.f32(), epsilon_, y, inverse_rms_.f32()});
 }
 

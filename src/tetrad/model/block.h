@@ -63,7 +63,6 @@ struct BlockContext {
   std::string prefix() const { return "blocks." + std::to_string(index) + "."; }
   Parameter& add_parameter(const std::string& name, std::vector<std::int64_t> shape, bool decay) const;
   Linear make_linear(const std::string& name, std::int64_t out, std::int64_t in) const;
-  Tensor make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) const;
 };
 
 std::unique_ptr<Block> make_attention_block(const BlockContext& context);

@@ -1,5 +1,6 @@
 #include "tetrad/model/decoder.h"
 
+#include <cstring>
 #include <utility>
 
 #include "tetrad/core/error.h"
@@ -45,14 +46,12 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
       std::make_unique<NormLayer>(backend_, *final_norm_weight_, config_.norm_epsilon, context.tokens());
   if (!config_.tied) head_ = &context.add_parameter("head.weight", {config_.vocab, config_.hidden}, true);
   for (std::size_t i = 0; i <= blocks_.size(); ++i)
-    residual_.push_back(make_tensor(storage_, context.tokens(), config_.hidden));
-  hidden_ = make_tensor(storage_, context.tokens(), config_.hidden);
-  residual_gradient_ = make_tensor(storage_, context.tokens(), config_.hidden);
-}
-
-Tensor Decoder::make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) const {
-  return Tensor(backend_.allocate(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8)), dtype, rows,
-                cols);
+    residual_.push_back(backend_.make_tensor(storage_, context.tokens(), config_.hidden));
+  hidden_ = backend_.make_tensor(storage_, context.tokens(), config_.hidden);
+  residual_gradient_ = backend_.make_tensor(storage_, context.tokens(), config_.hidden);
+  tokens_ = backend_.make_tensor(DType::i32, 1, context.tokens());
+  targets_ = backend_.make_tensor(DType::i32, 1, context.tokens());
+  losses_ = backend_.make_tensor(DType::f32, 1, context.tokens());
 }
 
 std::vector<Linear*> Decoder::linears() {
@@ -63,7 +62,10 @@ std::vector<Linear*> Decoder::linears() {
 }
 
 void Decoder::initialize(std::uint64_t seed) {
-  for (const auto& parameter : parameters_) initialize_parameter(*parameter, config_, seed);
+  for (const auto& parameter : parameters_) {
+    const std::vector<float> values = initial_values(*parameter, config_, seed);
+    backend_.upload(std::as_bytes(std::span(values)), parameter->value.bytes());
+  }
   weights_changed();
 }
 
@@ -78,7 +80,7 @@ void Decoder::clear_gradients() {
 MatrixView Decoder::head_weight() {
   const Parameter& head = head_parameter();
   if (storage_ == DType::f32) return head.value.const_view();
-  if (head_copy_.size() == 0) head_copy_ = make_tensor(storage_, config_.vocab, config_.hidden);
+  if (head_copy_.size() == 0) head_copy_ = backend_.make_tensor(storage_, config_.vocab, config_.hidden);
   if (head_version_ != head.version) backend_.cast({head.value.const_view(), head_copy_.view()});
   head_version_ = head.version;
   return head_copy_.const_view();
@@ -93,7 +95,8 @@ void Decoder::check_tokens(std::size_t count) const {
 void Decoder::forward(Pass& pass, std::span<const std::int32_t> tokens) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
-  backend_.embedding(EmbeddingForward{tokens.data(), embedding_->value.f32(), config_.vocab, residual(0)});
+  backend_.upload(std::as_bytes(tokens), tokens_.bytes());
+  backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, residual(0)});
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     blocks_[i]->forward(pass, as_const(residual(i)), residual(i + 1));
   final_norm_->forward(as_const(residual(blocks_.size())), rows(hidden_.view(), 0, count));
@@ -111,14 +114,22 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
   const MutableMatrixView gradient = residual_gradient_.view();
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
-  backend_.cross_entropy(CrossEntropy{hidden_.const_view(), head_weight(), targets.data(), losses.data(),
+  backend_.upload(std::as_bytes(targets), targets_.bytes());
+  backend_.cross_entropy(CrossEntropy{hidden_.const_view(), head_weight(), targets_.i32(), losses_.f32(),
                                       gradient_scale, dhidden, head_parameter().gradient.f32()});
   backend_.set_to_zero(residual_gradient_.bytes());
   final_norm_->backward(residual_.back().const_view(), as_const(dhidden), gradient);
   for (std::size_t i = blocks_.size(); i-- > 0;)
     blocks_[i]->backward(pass, residual_[i].const_view(), gradient);
   backend_.embedding(
-      EmbeddingBackward{tokens.data(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
+      EmbeddingBackward{tokens_.i32(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
+  read_losses(losses);
+}
+
+void Decoder::read_losses(std::span<float> losses) {
+  Buffer copy;
+  const auto bytes = backend_.readable(losses_.bytes().first(losses.size_bytes()), copy);
+  std::memcpy(losses.data(), bytes.data(), bytes.size());
 }
 
 void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
@@ -132,9 +143,11 @@ void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
   CrossEntropy loss;
   loss.hidden = rows(hidden_.const_view(), 0, static_cast<std::int64_t>(tokens.size()));
   loss.head = head_weight();
-  loss.targets = targets.data();
-  loss.losses = losses.data();
+  backend_.upload(std::as_bytes(targets), targets_.bytes());
+  loss.targets = targets_.i32();
+  loss.losses = losses_.f32();
   backend_.cross_entropy(loss);
+  read_losses(losses);
 }
 
 Session Decoder::start(std::int64_t capacity) const {
@@ -148,9 +161,11 @@ std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const
   TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
   const auto count = static_cast<std::int64_t>(tokens.size());
   pass.training = false;
-  Tensor x = make_tensor(storage_, count, config_.hidden);
-  Tensor y = make_tensor(storage_, count, config_.hidden);
-  backend_.embedding(EmbeddingForward{tokens.data(), embedding_->value.f32(), config_.vocab, x.view()});
+  Tensor x = backend_.make_tensor(storage_, count, config_.hidden);
+  Tensor y = backend_.make_tensor(storage_, count, config_.hidden);
+  Tensor ids = backend_.make_tensor(DType::i32, 1, count);
+  backend_.upload(std::as_bytes(tokens), ids.bytes());
+  backend_.embedding(EmbeddingForward{ids.i32(), embedding_->value.f32(), config_.vocab, x.view()});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     blocks_[i]->extend(pass, x.const_view(), y.view(), *session.states_[i]);
     std::swap(x, y);
@@ -158,10 +173,13 @@ std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const
   session.length_ += count;
   final_norm_->forward(x.const_view(), y.view());
   const std::int64_t wanted = last_only ? 1 : count;
-  std::vector<float> logits(static_cast<std::size_t>(wanted * config_.vocab));
-  backend_.gemm(rows(y.const_view(), count - wanted, wanted), head_weight(),
-                mutable_view_of(logits.data(), wanted, config_.vocab));
-  return logits;
+  Tensor logits = backend_.make_tensor(DType::f32, wanted, config_.vocab);
+  backend_.gemm(rows(y.const_view(), count - wanted, wanted), head_weight(), logits.view());
+  Buffer copy;
+  const auto bytes = backend_.readable(logits.bytes(), copy);
+  std::vector<float> result(static_cast<std::size_t>(logits.size()));
+  std::memcpy(result.data(), bytes.data(), bytes.size());
+  return result;
 }
 
 std::size_t Decoder::activation_bytes() const {

@@ -35,6 +35,7 @@ class Decoder {
           DType storage = DType::bf16);
 
   const ModelConfig& config() const { return config_; }
+  Backend& backend() const { return backend_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() { return parameters_; }
   std::vector<Linear*> linears();
 
@@ -67,7 +68,7 @@ class Decoder {
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
   MatrixView head_weight();
-  Tensor make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) const;
+  void read_losses(std::span<float> losses);
 
   Backend& backend_;
   ModelConfig config_;
@@ -84,6 +85,8 @@ class Decoder {
   std::vector<Tensor> residual_;    //!< the input of each block, and the output of the last
   Tensor hidden_;                   //!< after the last norm
   Tensor residual_gradient_;        //!< [tokens, hidden]
+  Tensor tokens_, targets_;         //!< of the microbatch, i32
+  Tensor losses_;                   //!< likewise, f32
   Tensor head_copy_;                //!< the head's weights in the storage type
   std::uint64_t head_version_ = 0;  //!< of the copy
 };

@@ -20,13 +20,14 @@ std::uint32_t hash_of(std::string_view text) {
 /// In (0, 1), never 0 or 1.
 double uniform(std::uint32_t word) { return (static_cast<double>(word) + 0.5) / 4294967296.0; }
 
-/// Calls value(words) for the Philox words of each element in turn.
+/// value(words) for the Philox words of each element.
 template <typename Value>
-void fill(Parameter& parameter, std::uint64_t seed, const Value& value) {
+std::vector<float> fill(const Parameter& parameter, std::uint64_t seed, const Value& value) {
   constexpr std::int64_t kPiece = 1 << 14;
   const std::uint32_t name = hash_of(parameter.name);
-  float* out = parameter.value.f32();
   const std::int64_t size = parameter.value.size();
+  std::vector<float> values(static_cast<std::size_t>(size));
+  float* out = values.data();
   parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(size, (piece + 1) * kPiece); ++i) {
       constexpr std::uint32_t kPurpose =
@@ -37,6 +38,7 @@ void fill(Parameter& parameter, std::uint64_t seed, const Value& value) {
       out[i] = static_cast<float>(value(words));
     }
   });
+  return values;
 }
 
 double normal(const PhiloxWords& words) {
@@ -49,33 +51,33 @@ bool ends_with(const Parameter& parameter, std::string_view suffix) {
 
 }  // namespace
 
-void initialize_parameter(Parameter& parameter, const ModelConfig& config, std::uint64_t seed) {
-  const double std_dev = config.init_std;
-  const auto constant = [&](double value) {
-    fill(parameter, seed, [&](const PhiloxWords&) { return value; });
+std::vector<float> initial_values(const Parameter& parameter, const ModelConfig& config, std::uint64_t seed) {
+  const auto constant = [&](float value) {
+    return std::vector<float>(static_cast<std::size_t>(parameter.value.size()), value);
   };
-  if (ends_with(parameter, "norm.weight") || ends_with(parameter, ".d")) {
-    constant(1);
-  } else if (ends_with(parameter, "conv.bias")) {
-    constant(0);
-  } else if (ends_with(parameter, "conv.weight")) {
+  if (ends_with(parameter, "norm.weight") || ends_with(parameter, ".d")) return constant(1);
+  if (ends_with(parameter, "conv.bias")) return constant(0);
+  if (ends_with(parameter, "conv.weight")) {
     const double bound = 1 / std::sqrt(static_cast<double>(config.mamba.conv));
-    fill(parameter, seed, [&](const PhiloxWords& words) { return bound * (2 * uniform(words[0]) - 1); });
-  } else if (ends_with(parameter, ".a_log")) {
-    fill(parameter, seed, [](const PhiloxWords& words) { return std::log(1 + 15 * uniform(words[0])); });
-  } else if (ends_with(parameter, ".dt_bias")) {
+    return fill(parameter, seed,
+                [&](const PhiloxWords& words) { return bound * (2 * uniform(words[0]) - 1); });
+  }
+  if (ends_with(parameter, ".a_log"))
+    return fill(parameter, seed,
+                [](const PhiloxWords& words) { return std::log(1 + 15 * uniform(words[0])); });
+  if (ends_with(parameter, ".dt_bias")) {
     // softplus(bias) is log-uniform between these: time constants of tens to a thousand tokens
     constexpr double kShortest = 0.001;
     constexpr double kLongest = 0.1;
-    fill(parameter, seed, [](const PhiloxWords& words) {
+    return fill(parameter, seed, [](const PhiloxWords& words) {
       const double dt = kShortest * std::pow(kLongest / kShortest, uniform(words[0]));
       return dt + std::log(-std::expm1(-dt));
     });
-  } else {
-    const bool writes_residual = ends_with(parameter, ".out.weight") || ends_with(parameter, ".down.weight");
-    const double scale = writes_residual ? 1 / std::sqrt(static_cast<double>(config.blocks())) : 1.0;
-    fill(parameter, seed, [&](const PhiloxWords& words) { return std_dev * scale * normal(words); });
   }
+  const bool writes_residual = ends_with(parameter, ".out.weight") || ends_with(parameter, ".down.weight");
+  const double scale =
+      config.init_std * (writes_residual ? 1 / std::sqrt(static_cast<double>(config.blocks())) : 1.0);
+  return fill(parameter, seed, [&](const PhiloxWords& words) { return scale * normal(words); });
 }
 
 }  // namespace tetrad

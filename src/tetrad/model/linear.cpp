@@ -41,19 +41,17 @@ LinearPrecision Linear::precision(const Pass& pass) const {
 MutableMatrixView Linear::input(const Pass& pass, std::int64_t tokens) {
   if (!pass.training || precision(pass)[Operand::wgrad_x])
     return scratch_.get(Scratch::linear_input, storage_, tokens, in_features());
-  if (input_.rows() != tokens)
-    input_ =
-        Tensor(backend_.allocate(static_cast<std::size_t>(tokens * in_features() * bits_of(storage_) / 8)),
-               storage_, tokens, in_features());
+  if (input_.rows() != tokens) input_ = backend_.make_tensor(storage_, tokens, in_features());
   return input_.view();
 }
 
-void Linear::quantize(Pass& pass, const MatrixView& x, const QuantSpec& spec, Operand operand,
+void Linear::quantize(Pass& pass, const MatrixView& x, const QuantSpec& spec, Operand operand, Form form,
                       QuantizedTensor& out) {
   QuantizeOptions options;
   options.random = pass.random(id_ * kOperands + static_cast<std::uint32_t>(operand));
   // Our product reads codes in either order, so nothing is turned that lies the other way round.
   options.order = spec.axis == 0 ? CodeOrder::col_major : CodeOrder::row_major;
+  options.form = form;
   options.telemetry = pass.telemetry ? Telemetry::sampled : Telemetry::none;
   QuantStats stats = backend_.quantize(x, spec, options, out);
   if (stats.non_finite > 0 && !pass.non_finite) pass.non_finite = name_ + " " + std::string(name_of(operand));
@@ -73,13 +71,11 @@ GemmOperand Linear::weight_operand(Pass& pass, const LinearPrecision& precision,
     form.spec = spec;
     if (spec) {
       const std::uint32_t microbatch = std::exchange(pass.microbatch, 0);  // one form for all microbatches
-      quantize(pass, weight_.value.const_view(), *spec, operand, form.quantized);
+      quantize(pass, weight_.value.const_view(), *spec, operand, Form::operand, form.quantized);
       pass.microbatch = microbatch;
     } else {
       if (form.dense.size() == 0)
-        form.dense =
-            Tensor(backend_.allocate(static_cast<std::size_t>(weight_.value.size() * bits_of(storage_) / 8)),
-                   storage_, weight_.value.rows(), weight_.value.cols());
+        form.dense = backend_.make_tensor(storage_, weight_.value.rows(), weight_.value.cols());
       backend_.cast({weight_.value.const_view(), form.dense.view()});
     }
   }
@@ -101,13 +97,13 @@ void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y
   const LinearPrecision precision = this->precision(pass);
   if (pass.training) {
     if (const auto& spec = precision[Operand::wgrad_x])
-      quantize(pass, x, *spec, Operand::wgrad_x, packed_x_);
+      quantize(pass, x, *spec, Operand::wgrad_x, Form::packed, packed_x_);
     else
       saved_x_ = x;
   }
   const GemmOperand weight = weight_operand(pass, precision, Operand::fprop_w, fprop_weight_);
   if (const auto& spec = precision[Operand::fprop_x]) {
-    quantize(pass, x, *spec, Operand::fprop_x, quantized_);
+    quantize(pass, x, *spec, Operand::fprop_x, Form::operand, quantized_);
     backend_.gemm(quantized_, weight, y);
   } else {
     backend_.gemm(x, weight, y);
@@ -119,7 +115,7 @@ void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView*
   if (dx != nullptr) {
     const GemmOperand weight = dgrad_weight(pass, precision);
     if (const auto& spec = precision[Operand::dgrad_dy]) {
-      quantize(pass, dy, *spec, Operand::dgrad_dy, quantized_);
+      quantize(pass, dy, *spec, Operand::dgrad_dy, Form::operand, quantized_);
       backend_.gemm(quantized_, weight, *dx);
     } else {
       backend_.gemm(dy, weight, *dx);
@@ -128,7 +124,7 @@ void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView*
   const GemmOperand x =
       precision[Operand::wgrad_x] ? GemmOperand(packed_x_) : GemmOperand(saved_x_).transposed();
   if (const auto& spec = precision[Operand::wgrad_dy]) {
-    quantize(pass, dy, *spec, Operand::wgrad_dy, quantized_);
+    quantize(pass, dy, *spec, Operand::wgrad_dy, Form::operand, quantized_);
     backend_.gemm(quantized_, x, weight_.gradient.view(), Accumulate::yes);
   } else {
     backend_.gemm(GemmOperand(dy).transposed(), x, weight_.gradient.view(), Accumulate::yes);

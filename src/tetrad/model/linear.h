@@ -48,7 +48,7 @@ class Linear {
   LinearPrecision precision(const Pass& pass) const;
   GemmOperand weight_operand(Pass& pass, const LinearPrecision& precision, Operand operand, WeightForm& form);
   GemmOperand dgrad_weight(Pass& pass, const LinearPrecision& precision);
-  void quantize(Pass& pass, const MatrixView& x, const QuantSpec& spec, Operand operand,
+  void quantize(Pass& pass, const MatrixView& x, const QuantSpec& spec, Operand operand, Form form,
                 QuantizedTensor& out);
 
   Backend& backend_;

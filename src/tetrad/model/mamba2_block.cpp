@@ -35,12 +35,12 @@ class Mamba2Block final : public Block {
         dt_bias_(add(context, "dt_bias", {shape_.heads})),
         gated_norm_weight_(add(context, "gated_norm.weight", {shape_.inner()})),
         out_(context.make_linear("out", context.config.hidden, shape_.inner())),
-        projected_(context.make_tensor(storage_, context.tokens(), in_.out_features())),
-        convolved_(context.make_tensor(storage_, context.tokens(), shape_.conv_channels())),
-        scanned_(context.make_tensor(storage_, context.tokens(), shape_.inner())),
-        chunk_states_(
-            context.make_tensor(DType::f32, shape_.batch * shape_.chunks(), shape_.inner() * shape_.state)),
-        inverse_rms_(context.make_tensor(DType::f32, context.tokens(), shape_.groups)) {}
+        projected_(context.backend.make_tensor(storage_, context.tokens(), in_.out_features())),
+        convolved_(context.backend.make_tensor(storage_, context.tokens(), shape_.conv_channels())),
+        scanned_(context.backend.make_tensor(storage_, context.tokens(), shape_.inner())),
+        chunk_states_(context.backend.make_tensor(DType::f32, shape_.batch * shape_.chunks(),
+                                                  shape_.inner() * shape_.state)),
+        inverse_rms_(context.backend.make_tensor(DType::f32, context.tokens(), shape_.groups)) {}
 
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
     Mamba2Shape shape = shape_;
@@ -103,8 +103,7 @@ class Mamba2Block final : public Block {
   std::unique_ptr<BlockState> make_state(std::int64_t /*capacity*/) const override {
     auto state = std::make_unique<Mamba2State>();
     const auto zeros = [&](std::int64_t rows, std::int64_t cols) {
-      Tensor tensor(backend_.allocate(static_cast<std::size_t>(rows * cols) * sizeof(float)), DType::f32,
-                    rows, cols);
+      Tensor tensor = backend_.make_tensor(DType::f32, rows, cols);
       backend_.set_to_zero(tensor.bytes());
       return tensor;
     };
@@ -165,10 +164,7 @@ class Mamba2Block final : public Block {
 
   void finish(Pass& pass, const MatrixView& x, const MatrixView& scanned, const MatrixView& projected,
               const MutableMatrixView& y) {
-    if (inverse_rms_.rows() < x.rows)
-      inverse_rms_ =
-          Tensor(backend_.allocate(static_cast<std::size_t>(x.rows * shape_.groups) * sizeof(float)),
-                 DType::f32, x.rows, shape_.groups);
+    if (inverse_rms_.rows() < x.rows) inverse_rms_ = backend_.make_tensor(DType::f32, x.rows, shape_.groups);
     const MutableMatrixView gated = out_.input(pass, x.rows);
     backend_.gated_norm(GatedNormForward{scanned, gate(projected), gated_norm_weight_.value.f32(),
                                          shape_.groups, epsilon_, gated, inverse_rms_.f32()});

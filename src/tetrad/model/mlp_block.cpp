@@ -16,7 +16,7 @@ class MlpBlock final : public Block {
         up_(context.make_linear("up", context.config.ffn * (activation_ == Activation::swiglu ? 2 : 1),
                                 context.config.hidden)),
         down_(context.make_linear("down", context.config.hidden, context.config.ffn)),
-        wide_(context.make_tensor(context.storage, context.tokens(), up_.out_features())) {}
+        wide_(context.backend.make_tensor(context.storage, context.tokens(), up_.out_features())) {}
 
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
     run(pass, x, y, pass.training ? wide_.view() : wide_scratch(x));

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tetrad/core/tensor.h"
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/adamw.h"
 #include "tetrad/ops/attention.h"
@@ -39,11 +40,24 @@ class Backend {
   /// Which kernel serves each operation.
   virtual std::vector<Property> kernels() const = 0;
 
-  /// Memory that the operations below can use.
+  /// Memory that the operations below can use, and that nobody else may touch: it may be a device's. Every
+  /// pointer of an operation points into such memory, except where its header says otherwise.
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual void set_to_zero(std::span<std::byte> memory) = 0;
+  /// Copies from the program's memory; `from` may be reused on return.
+  virtual void upload(std::span<const std::byte> from, std::span<std::byte> to) = 0;
+  /// The bytes where the program can read them: as they lie, or copied into `copy`. Waits for operations
+  /// under way.
+  virtual std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) = 0;
+  /// Waits for operations under way.
+  virtual void synchronize() = 0;
 
-  /// Quantizes x (f32 or BF16) into `out`, whose buffers are reused when they fit.
+  Tensor make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) {
+    return Tensor(allocate(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8)), dtype, rows, cols);
+  }
+
+  /// Quantizes x (f32 or BF16) into `out`, whose buffers are reused when they fit. Without telemetry a device
+  /// reports nothing: it would have to be waited for.
   virtual QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                               QuantizedTensor& out) = 0;
 

@@ -54,6 +54,13 @@ enum class CodeOrder : std::uint8_t {
               //!< transposed, with no transpose paid; for consumers that accept any operand order
 };
 
+/// What is wanted of a quantized tensor.
+enum class Form : std::uint8_t {
+  packed,   //!< codes and scales
+  operand,  //!< something to multiply with, soon: a backend may leave the values that its product reads, code
+            //!< x block scale in BF16, in the place of the codes
+};
+
 /// How much of the tensor the statistics below `amax` are measured on.
 enum class Telemetry : std::uint8_t {
   none,
@@ -93,6 +100,7 @@ struct QuantizeOptions {
   RandomStream random = {};  //!< used by stochastic rounding only
   PartOfTensor part = {};
   CodeOrder order = CodeOrder::row_major;
+  Form form = Form::packed;
   Telemetry telemetry = Telemetry::sampled;
   /// Tensor amax to scale by instead of the input's own: for a part of a tensor, or a scale shared between
   /// tensors.
@@ -105,10 +113,13 @@ struct QuantizedTensor {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   CodeOrder order = CodeOrder::row_major;
-  Buffer codes;   //!< E2M1: two per byte; E4M3: one per byte
+  Form form = Form::packed;
+  Buffer codes;   //!< E2M1: two per byte; E4M3: one per byte; BF16 if `form` is operand
   Buffer scales;  //!< see scale_rows(), scale_cols(); E4M3 or E8M0 bytes, or f32 for FP8
-  float amax =
-      0;  //!< per-tensor amax, from which the NVFP4 tensor scale follows; NaN: the input was not finite
+  /// Per-tensor amax, from which the NVFP4 tensor scale follows; NaN: the input was not finite. A device has
+  /// it in memory of its own, and here only if telemetry was asked for.
+  float amax = 0;
+  Buffer device_amax;  //!< one f32
 
   std::int64_t code_bytes_per_row() const { return spec.format == Format::fp8 ? cols : cols / 2; }
   /// Scales of 16x16 blocks are stored for each of their rows, so that 1x16 and 16x16 are one layout; those

@@ -9,7 +9,7 @@ AdamWOptimizer::AdamWOptimizer(Backend& backend, const std::vector<std::unique_p
                                OptimConfig config)
     : backend_(backend), parameters_(parameters), config_(config) {
   const auto zeros_like = [&](const Tensor& tensor) {
-    Tensor zeros(backend_.allocate(tensor.bytes().size()), DType::f32, tensor.rows(), tensor.cols());
+    Tensor zeros = backend_.make_tensor(DType::f32, tensor.rows(), tensor.cols());
     backend_.set_to_zero(zeros.bytes());
     return zeros;
   };

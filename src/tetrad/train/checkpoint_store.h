@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/core/buffer.h"
 #include "tetrad/core/dtype.h"
 #include "tetrad/io/mapped_file.h"
 
@@ -31,6 +32,7 @@ struct CheckpointContents {
   std::map<std::string, std::vector<NamedTensor>>
       tensor_files;                               //!< such as "model.safetensors" → its tensors
   std::map<std::string, std::string> text_files;  //!< such as "state.json" → its text
+  std::vector<Buffer> copies;  //!< what the tensors' bytes lie in, where they were copied from a device
 };
 
 struct WrittenCheckpoint {

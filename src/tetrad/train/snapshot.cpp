@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -17,30 +16,44 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "state.json";
 constexpr int kStateVersion = 1;
 
-NamedTensor named(std::string name, const Parameter& parameter, const Tensor& tensor) {
-  return {std::move(name), DType::f32, parameter.shape, tensor.bytes()};
-}
+/// Adds tensors to a checkpoint's files, from wherever they lie.
+class Collector {
+ public:
+  Collector(Backend& backend, CheckpointContents& contents) : backend_(backend), contents_(contents) {}
+
+  void add(const char* file, std::string name, const Parameter& parameter, const Tensor& tensor) {
+    Buffer copy;
+    const std::span<const std::byte> bytes = backend_.readable(tensor.bytes(), copy);
+    if (copy.size() > 0) contents_.copies.push_back(std::move(copy));
+    contents_.tensor_files[file].push_back({std::move(name), DType::f32, parameter.shape, bytes});
+  }
+
+ private:
+  Backend& backend_;
+  CheckpointContents& contents_;
+};
 
 template <typename... Args>
 [[noreturn]] void unusable(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(fmt::format(format, std::forward<Args>(args)...), ExitCode::no_checkpoint);
 }
 
-void read_tensor(const SafetensorsFile& file, const std::filesystem::path& path, const std::string& name,
-                 const Parameter& parameter, Tensor& out) {
+void read_tensor(Backend& backend, const SafetensorsFile& file, const std::filesystem::path& path,
+                 const std::string& name, const Parameter& parameter, Tensor& out) {
   const TensorInfo* info = file.find(name);
   if (info == nullptr) unusable("{} has no tensor {}: it is of another model", path.string(), name);
   if (info->dtype != DType::f32 ||
       !std::equal(info->shape.begin(), info->shape.end(), parameter.shape.begin(), parameter.shape.end()))
     unusable("{}: {} is {} [{}], the model needs F32 [{}]", path.string(), name, name_of(info->dtype),
              fmt::join(info->shape, ", "), fmt::join(parameter.shape, ", "));
-  const std::span<const std::byte> bytes = file.bytes(*info);
-  std::memcpy(out.bytes().data(), bytes.data(), bytes.size());
+  backend.upload(file.bytes(*info), out.bytes());
 }
 
-void check_finite(const std::filesystem::path& path, const Parameter& parameter) {
-  const float* values = parameter.value.f32();
-  for (std::int64_t i = 0; i < parameter.value.size(); ++i)
+void check_finite(Backend& backend, const std::filesystem::path& path, const Parameter& parameter) {
+  Buffer copy;
+  const std::span<const std::byte> bytes = backend.readable(parameter.value.bytes(), copy);
+  const std::span values(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
+  for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isfinite(values[i]))
       unusable("{}: {} holds a value that is not finite (element {})", path.string(), parameter.name, i);
 }
@@ -52,13 +65,12 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
   CheckpointContents contents;
   contents.step = state.step;
   contents.build = state.build;
-  auto& model = contents.tensor_files[kModelFile];
-  auto& moments = contents.tensor_files[kOptimizerFile];
+  Collector collector(decoder.backend(), contents);
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
     const Parameter& parameter = *decoder.parameters()[i];
-    model.push_back(named(parameter.name, parameter, parameter.value));
-    moments.push_back(named(parameter.name + ".first", parameter, optimizer.moments(i).first));
-    moments.push_back(named(parameter.name + ".second", parameter, optimizer.moments(i).second));
+    collector.add(kModelFile, parameter.name, parameter, parameter.value);
+    collector.add(kOptimizerFile, parameter.name + ".first", parameter, optimizer.moments(i).first);
+    collector.add(kOptimizerFile, parameter.name + ".second", parameter, optimizer.moments(i).second);
   }
   const nlohmann::json json = {{"version", kStateVersion},
                                {"step", state.step},
@@ -76,12 +88,13 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
 RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer) {
   const SafetensorsFile model(checkpoint / kModelFile);
   const SafetensorsFile moments(checkpoint / kOptimizerFile);
+  Backend& backend = decoder.backend();
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
     Parameter& parameter = *decoder.parameters()[i];
-    read_tensor(model, checkpoint / kModelFile, parameter.name, parameter, parameter.value);
-    read_tensor(moments, checkpoint / kOptimizerFile, parameter.name + ".first", parameter,
+    read_tensor(backend, model, checkpoint / kModelFile, parameter.name, parameter, parameter.value);
+    read_tensor(backend, moments, checkpoint / kOptimizerFile, parameter.name + ".first", parameter,
                 optimizer.moments(i).first);
-    read_tensor(moments, checkpoint / kOptimizerFile, parameter.name + ".second", parameter,
+    read_tensor(backend, moments, checkpoint / kOptimizerFile, parameter.name + ".second", parameter,
                 optimizer.moments(i).second);
   }
   decoder.weights_changed();
@@ -108,8 +121,9 @@ RunState load_state(const std::filesystem::path& checkpoint) {
 void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder) {
   const SafetensorsFile model(checkpoint / kModelFile);
   for (const auto& parameter : decoder.parameters()) {
-    read_tensor(model, checkpoint / kModelFile, parameter->name, *parameter, parameter->value);
-    check_finite(checkpoint / kModelFile, *parameter);
+    read_tensor(decoder.backend(), model, checkpoint / kModelFile, parameter->name, *parameter,
+                parameter->value);
+    check_finite(decoder.backend(), checkpoint / kModelFile, *parameter);
   }
   decoder.weights_changed();
 }

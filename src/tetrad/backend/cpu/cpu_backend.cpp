@@ -81,6 +81,14 @@ class CpuBackend final : public Backend {
     });
   }
 
+  void upload(std::span<const std::byte> from, std::span<std::byte> to) override {
+    std::ranges::copy(from, to.begin());
+  }
+  std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& /*copy*/) override {
+    return memory;
+  }
+  void synchronize() override {}
+
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override {
     return cpu::quantize(x, spec, options, out);

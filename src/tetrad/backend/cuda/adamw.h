@@ -1,0 +1,12 @@
+#pragma once
+// ops/adamw.h on CUDA: all tensors in one launch.
+
+#include "tetrad/backend/cuda/device.h"
+#include "tetrad/ops/adamw.h"
+
+namespace tetrad::cuda {
+
+void adamw(Device& device, const AdamWStep& op);
+std::vector<double> squared_norms(Device& device, std::span<const AdamWTensor> tensors);
+
+}  // namespace tetrad::cuda

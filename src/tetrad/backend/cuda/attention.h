@@ -1,0 +1,13 @@
+#pragma once
+// ops/attention.h on CUDA.
+
+#include "tetrad/backend/cuda/device.h"
+#include "tetrad/ops/attention.h"
+
+namespace tetrad::cuda {
+
+void attention(Device& device, const AttentionForward& op);
+void attention(Device& device, const AttentionBackward& op);
+void attention(Device& device, const AttentionDecode& op);
+
+}  // namespace tetrad::cuda

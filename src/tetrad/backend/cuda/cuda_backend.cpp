@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include "tetrad/backend/cuda/activation.h"
+#include "tetrad/backend/cuda/adamw.h"
+#include "tetrad/backend/cuda/attention.h"
+#include "tetrad/backend/cuda/device.h"
+#include "tetrad/backend/cuda/elementwise.h"
+#include "tetrad/backend/cuda/embedding.h"
+#include "tetrad/backend/cuda/error.h"
+#include "tetrad/backend/cuda/gemm.h"
+#include "tetrad/backend/cuda/loss.h"
+#include "tetrad/backend/cuda/mamba2.h"
+#include "tetrad/backend/cuda/norm.h"
+#include "tetrad/backend/cuda/quantize.h"
+#include "tetrad/backend/cuda/rope.h"
+#include "tetrad/core/error.h"
+#include "tetrad/ops/backend.h"
+
+namespace tetrad {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cuda"; }
+
+  std::vector<Property> properties() const override {
+    const cudaDeviceProp& device = device_.properties();
+    int driver = 0;
+    int runtime = 0;
+    cuda::check(cudaDriverGetVersion(&driver));
+    cuda::check(cudaRuntimeGetVersion(&runtime));
+    const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
+    return {{"device", device.name},
+            {"compute capability", fmt::format("{}.{}", device.major, device.minor)},
+            {"multiprocessors", std::to_string(device.multiProcessorCount)},
+            {"memory", fmt::format("{:.1f} GB", static_cast<double>(device.totalGlobalMem) / 1e9)},
+            {"CUDA", fmt::format("{} (driver {})", version(runtime), version(driver))},
+            {"cuBLASLt", std::to_string(cublasLtGetVersion())}};
+  }
+
+  std::vector<Property> kernels() const override {
+    return {{"quantize", "own kernels, byte-equal to the CPU"},
+            {"gemm", "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
+            {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
+            {"scan", "chunked state-space duality"},
+            {"cross_entropy", "head and softmax in chunks of tokens"},
+            {"norms, rope, activations, adamw", "own kernels"}};
+  }
+
+  Buffer allocate(std::size_t bytes) override { return device_.allocate(bytes); }
+
+  void set_to_zero(std::span<std::byte> memory) override {
+    if (!memory.empty()) cuda::check(cudaMemsetAsync(memory.data(), 0, memory.size(), device_.stream()));
+  }
+
+  void upload(std::span<const std::byte> from, std::span<std::byte> to) override {
+    TETRAD_CHECK(from.size() <= to.size(), "upload: {} bytes into {}", from.size(), to.size());
+    if (from.empty()) return;
+    cuda::check(
+        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice, device_.stream()));
+  }
+
+  std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override {
+    if (memory.empty()) return memory;
+    if (copy.size() < memory.size()) copy = Buffer(memory.size());
+    cuda::check(
+        cudaMemcpyAsync(copy.data(), memory.data(), memory.size(), cudaMemcpyDeviceToHost, device_.stream()));
+    device_.synchronize();
+    return {copy.data(), memory.size()};
+  }
+
+  void synchronize() override { device_.synchronize(); }
+
+  QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
+                      QuantizedTensor& out) override {
+    return cuda::quantize(device_, x, spec, options, out);
+  }
+  void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) override {
+    cuda::dequantize(device_, tensor, out);
+  }
+  void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+            Accumulate accumulate) override {
+    cuda::gemm(device_, a, b, out, accumulate);
+  }
+
+  void embedding(const EmbeddingForward& op) override { cuda::embedding(device_, op); }
+  void embedding(const EmbeddingBackward& op) override { cuda::embedding(device_, op); }
+  void rms_norm(const RmsNormForward& op) override { cuda::rms_norm(device_, op); }
+  void rms_norm(const RmsNormBackward& op) override { cuda::rms_norm(device_, op); }
+  void gated_norm(const GatedNormForward& op) override { cuda::gated_norm(device_, op); }
+  void gated_norm(const GatedNormBackward& op) override { cuda::gated_norm(device_, op); }
+  void rope(const Rope& op) override { cuda::rope(device_, op); }
+  void attention(const AttentionForward& op) override { cuda::attention(device_, op); }
+  void attention(const AttentionBackward& op) override { cuda::attention(device_, op); }
+  void attention(const AttentionDecode& op) override { cuda::attention(device_, op); }
+  void causal_conv(const CausalConvForward& op) override { cuda::causal_conv(device_, op); }
+  void causal_conv(const CausalConvBackward& op) override { cuda::causal_conv(device_, op); }
+  void scan(const ScanForward& op) override { cuda::scan(device_, op); }
+  void scan(const ScanBackward& op) override { cuda::scan(device_, op); }
+  void mamba2_step(const Mamba2Step& op) override { cuda::mamba2_step(device_, op); }
+  void activation(const ActivationForward& op) override { cuda::activation(device_, op); }
+  void activation(const ActivationBackward& op) override { cuda::activation(device_, op); }
+  void add(const Add& op) override { cuda::add(device_, op); }
+  void cast(const Cast& op) override { cuda::cast(device_, op); }
+  void cross_entropy(const CrossEntropy& op) override { cuda::cross_entropy(device_, op); }
+  void adamw(const AdamWStep& op) override { cuda::adamw(device_, op); }
+  std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
+    return cuda::squared_norms(device_, tensors);
+  }
+
+ private:
+  cuda::Device device_;
+};
+
+}  // namespace
+
+Backend& cuda_backend() {
+  static CudaBackend backend;
+  return backend;
+}
+
+}  // namespace tetrad

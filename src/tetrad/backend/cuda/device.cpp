@@ -1,0 +1,64 @@
+#include "tetrad/backend/cuda/device.h"
+
+#include "tetrad/backend/cuda/error.h"
+#include "tetrad/core/error.h"
+
+namespace tetrad::cuda {
+namespace {
+
+constexpr int kOldestMajor = 8;  // Ampere: the first with BF16 tensor cores
+
+void free_device(std::byte* memory) { cudaFree(memory); }
+
+}  // namespace
+
+Device::Device() {
+  int count = 0;
+  if (const cudaError_t result = cudaGetDeviceCount(&count); result != cudaSuccess || count == 0)
+    fail("no CUDA device can be used: {}; use run.backend: cpu",
+         result == cudaSuccess ? "there is none" : cudaGetErrorString(result));
+  check(cudaGetDeviceProperties(&properties_, 0));
+  TETRAD_CHECK(properties_.major >= kOldestMajor,
+               "{} has compute capability {}.{}; Tetrad needs {}.0 (Ampere) or later; use run.backend: cpu",
+               properties_.name, properties_.major, properties_.minor, kOldestMajor);
+  check(cudaSetDevice(0));
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  check(cublasLtCreate(&blas_));
+}
+
+Device::~Device() {
+  cublasLtDestroy(blas_);
+  cudaStreamDestroy(stream_);
+}
+
+Buffer Device::allocate(std::size_t bytes) const {
+  if (bytes == 0) return {};
+  void* memory = nullptr;
+  const cudaError_t result = cudaMalloc(&memory, bytes);
+  if (result == cudaErrorMemoryAllocation) {
+    std::size_t available = 0;
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&available, &total));
+    throw Error(
+        fmt::format("the GPU has no room for {:.2f} GB more ({:.2f} of {:.2f} GB are free); use a smaller "
+                    "train.microbatch or model",
+                    static_cast<double>(bytes) / 1e9, static_cast<double>(available) / 1e9,
+                    static_cast<double>(total) / 1e9),
+        ExitCode::failure);
+  }
+  check(result);
+  return {static_cast<std::byte*>(memory), bytes, free_device};
+}
+
+std::byte* Device::scratch(Slot slot, std::size_t bytes) {
+  Buffer& buffer = scratch_[slot];
+  if (buffer.size() < bytes) {
+    buffer = {};  // first: both need not fit
+    buffer = allocate(bytes);
+  }
+  return buffer.data();
+}
+
+void Device::synchronize() const { check(cudaStreamSynchronize(stream_)); }
+
+}  // namespace tetrad::cuda

@@ -1,0 +1,58 @@
+#pragma once
+// The one GPU that this process uses: its stream, and memory that operations use for a moment.
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "tetrad/core/buffer.h"
+
+namespace tetrad::cuda {
+
+class Device {
+ public:
+  /// Throws Error that says why where there is no device that can be used.
+  Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  cudaStream_t stream() const { return stream_; }
+  cublasLtHandle_t blas() const { return blas_; }
+  const cudaDeviceProp& properties() const { return properties_; }
+  int multiprocessors() const { return properties_.multiProcessorCount; }
+
+  Buffer allocate(std::size_t bytes) const;
+
+  /// Memory for one operation, one buffer per purpose; it grows to what was ever asked for. What it holds is
+  /// valid until the same slot is asked for again: operations run one after another on one stream.
+  enum Slot : std::uint8_t {
+    blas_workspace,
+    partial_sums,
+    operand_a,
+    operand_b,
+    attention,
+    scan,
+    logits,
+    tables,
+    slots
+  };
+  std::byte* scratch(Slot slot, std::size_t bytes);
+  template <typename T>
+  T* scratch(Slot slot, std::int64_t count) {
+    return reinterpret_cast<T*>(scratch(slot, static_cast<std::size_t>(count) * sizeof(T)));
+  }
+
+  void synchronize() const;
+
+ private:
+  cudaDeviceProp properties_ = {};
+  cudaStream_t stream_ = nullptr;
+  cublasLtHandle_t blas_ = nullptr;
+  std::array<Buffer, slots> scratch_;
+};
+
+}  // namespace tetrad::cuda

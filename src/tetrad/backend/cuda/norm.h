@@ -1,0 +1,14 @@
+#pragma once
+// ops/norm.h on CUDA.
+
+#include "tetrad/backend/cuda/device.h"
+#include "tetrad/ops/norm.h"
+
+namespace tetrad::cuda {
+
+void rms_norm(Device& device, const RmsNormForward& op);
+void rms_norm(Device& device, const RmsNormBackward& op);
+void gated_norm(Device& device, const GatedNormForward& op);
+void gated_norm(Device& device, const GatedNormBackward& op);
+
+}  // namespace tetrad::cuda
