@@ -1,9 +1,9 @@
 #pragma once
-// What `tetrad bench` measures.
+// What `tetrad bench` measures. Every figure stands beside a ceiling that the same backend reaches in the
+// same run.
 
 #include <cstdint>
-#include <functional>
-#include <vector>
+#include <string>
 
 #include "measure.h"
 #include "tetrad/core/dtype.h"
@@ -11,17 +11,52 @@
 
 namespace tetrad::bench {
 
-/// Called with each figure as soon as it is known: benchmarks take a while.
-using Report = std::function<void(const Figure&)>;
+/// Quantizers over a [rows, cols] tensor: bytes read and written per second, beside a copy of the tensor.
+void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtype, int repeats,
+              const Report& report);
 
-/// Quantizers over a [rows, cols] tensor: bytes read per second, beside memcpy of the same tensor.
-void quantize(std::int64_t rows, std::int64_t cols, DType dtype, int repeats, const Report& report);
-
-/// Products of [m, k] and [n, k]: FLOP/s, quantization included or not, beside OpenBLAS SGEMM.
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, int repeats, const Report& report);
-
-/// Whole optimizer steps of a model: BF16 beside its FLOP at SGEMM speed, every other recipe beside BF16.
-void step(const ModelConfig& model, std::int64_t batch, std::int64_t sequence, int repeats,
+/// Products of [m, k] and [n, k]: FLOP/s, quantization included or not, beside OpenBLAS SGEMM on the CPU and
+/// the BF16 product on a device.
+void gemm(Backend& backend, std::int64_t m, std::int64_t n, std::int64_t k, int repeats,
           const Report& report);
+
+/// A linear layer forward and backward: every recipe beside BF16, and BF16 beside its three products alone.
+void linear(Backend& backend, std::int64_t tokens, std::int64_t out, std::int64_t in, int repeats,
+            const Report& report);
+
+struct AttentionCase {
+  std::int64_t batch, heads, kv_heads, sequence, head_dim;
+};
+/// Attention forward and forward + backward, beside the BF16 product.
+void attention(Backend& backend, const AttentionCase& shape, int repeats, const Report& report);
+
+struct MambaCase {
+  std::int64_t batch, sequence, heads, head_dim, groups, state, chunk;
+};
+/// The Mamba-2 scan, forward and forward + backward, beside a copy of the bytes that it must read and write.
+void mamba(Backend& backend, const MambaCase& shape, int repeats, const Report& report);
+
+/// Whole optimizer steps of a model: BF16 beside its FLOP at the speed of a large product, every other recipe
+/// beside BF16.
+void step(Backend& backend, const ModelConfig& model, std::int64_t batch, std::int64_t sequence, int repeats,
+          const Report& report);
+
+/// Seconds of the product that bounds others: OpenBLAS SGEMM on the CPU, BF16 on a device; repeated by the
+/// caller.
+class ReferenceProduct {
+ public:
+  ReferenceProduct(Backend& backend, std::int64_t m, std::int64_t n, std::int64_t k);
+  void operator()();
+  double flop() const {
+    return 2.0 * static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
+  }
+  const char* name() const { return on_cpu_ ? "OpenBLAS SGEMM" : "BF16 product"; }
+
+ private:
+  Backend& backend_;
+  std::int64_t m_, n_, k_;
+  bool on_cpu_;
+  Tensor a_, b_, out_;
+};
 
 }  // namespace tetrad::bench

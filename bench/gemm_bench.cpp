@@ -1,35 +1,15 @@
-#include <cblas.h>
-
 #include "benchmarks.h"
 #include "random_data.h"
-#include "tetrad/core/threads.h"
-#include "tetrad/ops/backend.h"
 
 namespace tetrad::bench {
 namespace {
 
 struct Operands {
-  std::int64_t m, n, k;
-  Buffer a, b;
-  Buffer a_bf16, b_bf16;
-  Buffer out;
-};
-
-void sgemm(Operands& data) {
-  openblas_set_num_threads(thread_count());
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<blasint>(data.m),
-              static_cast<blasint>(data.n), static_cast<blasint>(data.k), 1.0f, data.a.as<float>(),
-              static_cast<blasint>(data.k), data.b.as<float>(), static_cast<blasint>(data.k), 0.0f,
-              data.out.as<float>(), static_cast<blasint>(data.n));
-  openblas_set_num_threads(1);
-}
-
-struct Recipe {
   std::string name;
   QuantSpec a, b;
 };
 
-std::vector<Recipe> recipes() {
+std::vector<Operands> quantized_operands() {
   return {{"nvfp4 (1x16 . 16x16)", {.block = {1, 16}}, {.block = {16, 16}}},
           {"mxfp4 (1x32 . 1x32)",
            {.format = Format::mxfp4, .block = {1, 32}},
@@ -41,32 +21,29 @@ std::vector<Recipe> recipes() {
 
 }  // namespace
 
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, int repeats, const Report& report) {
-  Operands data{m, n, k, random_f32(m * k), random_f32(n * k), {}, {}, {}};
-  data.a_bf16 = to_bf16(data.a);
-  data.b_bf16 = to_bf16(data.b);
-  data.out = Buffer(static_cast<std::size_t>(m * n) * sizeof(float));
-  const MutableMatrixView out = mutable_view_of(data.out.as<float>(), m, n);
-  const MatrixView a = view_of(data.a_bf16.as<Bf16>(), m, k);
-  const MatrixView b = view_of(data.b_bf16.as<Bf16>(), n, k);
-  Backend& backend = cpu_backend();
-  const double gigaflop = 2e-9 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+void gemm(Backend& backend, std::int64_t m, std::int64_t n, std::int64_t k, int repeats,
+          const Report& report) {
+  const Tensor a = random_tensor(backend, DType::bf16, m, k, 1);
+  const Tensor b = random_tensor(backend, DType::bf16, n, k, 2);
+  Tensor out = backend.make_tensor(DType::bf16, m, n);
+  ReferenceProduct reference(backend, m, n, k);
+  const double gigaflop = 1e-9 * reference.flop();
   const auto run = [&](const std::string& name, const std::function<void()>& work) {
-    const Pair seconds = measure(repeats, work, [&] { sgemm(data); });
-    report({name, "GFLOP/s", gigaflop / seconds.work, gigaflop / seconds.ceiling, "OpenBLAS SGEMM"});
+    const Pair seconds = Stopwatch(backend, repeats).measure(work, [&] { reference(); });
+    report({name, "GFLOP/s", gigaflop / seconds.work, gigaflop / seconds.ceiling, reference.name()});
   };
-
-  for (const Recipe& recipe : recipes()) {
+  constexpr QuantizeOptions kOptions{.form = Form::operand, .telemetry = Telemetry::none};
+  for (const Operands& operands : quantized_operands()) {
     QuantizedTensor qa;
     QuantizedTensor qb;
-    run("quantize + gemm, " + recipe.name, [&] {
-      backend.quantize(a, recipe.a, {}, qa);
-      backend.quantize(b, recipe.b, {}, qb);
-      backend.gemm(qa, qb, out);
+    run("quantize + gemm, " + operands.name, [&] {
+      backend.quantize(a.const_view(), operands.a, kOptions, qa);
+      backend.quantize(b.const_view(), operands.b, kOptions, qb);
+      backend.gemm(qa, qb, out.view());
     });
-    run("gemm alone, " + recipe.name, [&] { backend.gemm(qa, qb, out); });
+    run("gemm alone, " + operands.name, [&] { backend.gemm(qa, qb, out.view()); });
   }
-  run("gemm, bf16 . bf16", [&] { backend.gemm(a, b, out); });
+  run("gemm, bf16 . bf16", [&] { backend.gemm(a.const_view(), b.const_view(), out.view()); });
 }
 
 }  // namespace tetrad::bench

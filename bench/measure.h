@@ -1,12 +1,15 @@
 #pragma once
 // Timing that can be trusted: the figure and its ceiling are measured in turns, so that both see the same
-// machine.
+// machine, and each time is long enough for the clock and for the way to a device and back.
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "tetrad/ops/backend.h"
 
 namespace tetrad::bench {
 
@@ -21,11 +24,8 @@ struct Figure {
   double ratio() const { return value / ceiling; }
 };
 
-inline double seconds_of(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
+/// Called with each figure as soon as it is known: benchmarks take a while.
+using Report = std::function<void(const Figure&)>;
 
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -38,17 +38,51 @@ struct Pair {
   double ceiling;
 };
 
-/// Median seconds of both, measured alternately after a warm-up.
-inline Pair measure(int repeats, const std::function<void()>& work, const std::function<void()>& ceiling) {
-  std::vector<double> work_times;
-  std::vector<double> ceiling_times;
-  work();
-  ceiling();
-  for (int i = 0; i < repeats; ++i) {
-    work_times.push_back(seconds_of(work));
-    ceiling_times.push_back(seconds_of(ceiling));
+class Stopwatch {
+ public:
+  Stopwatch(Backend& backend, int repeats) : backend_(backend), repeats_(repeats) {}
+
+  /// Median seconds of both, measured alternately after a warm-up.
+  Pair measure(const std::function<void()>& work, const std::function<void()>& ceiling) const {
+    const Timed first(backend_, work);
+    const Timed second(backend_, ceiling);
+    std::vector<double> work_times;
+    std::vector<double> ceiling_times;
+    for (int i = 0; i < repeats_; ++i) {
+      work_times.push_back(first.seconds());
+      ceiling_times.push_back(second.seconds());
+    }
+    return {median(work_times), median(ceiling_times)};
   }
-  return {median(work_times), median(ceiling_times)};
-}
+
+ private:
+  /// Work that is repeated within one timing until it takes long enough.
+  class Timed {
+   public:
+    Timed(Backend& backend, const std::function<void()>& work) : backend_(backend), work_(work) {
+      constexpr double kLongEnough = 0.005;
+      once();  // warms up
+      repeats_ = std::max(1, static_cast<int>(std::ceil(kLongEnough / once())));
+    }
+    double seconds() const { return run(repeats_) / repeats_; }
+
+   private:
+    double once() const { return run(1); }
+    double run(int times) const {
+      backend_.synchronize();
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < times; ++i) work_();
+      backend_.synchronize();
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+
+    Backend& backend_;
+    const std::function<void()>& work_;
+    int repeats_ = 1;
+  };
+
+  Backend& backend_;
+  int repeats_;
+};
 
 }  // namespace tetrad::bench

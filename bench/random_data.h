@@ -1,27 +1,37 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
-#include <random>
+#include <numbers>
+#include <vector>
 
-#include "tetrad/core/buffer.h"
-#include "tetrad/numerics/bf16.h"
+#include "tetrad/core/threads.h"
+#include "tetrad/numerics/philox.h"
+#include "tetrad/ops/backend.h"
 
 namespace tetrad::bench {
 
 /// Normal values, the same every time. Never zeros: they are faster than real data.
-inline Buffer random_f32(std::int64_t count) {
-  std::mt19937_64 generator(1);
-  std::normal_distribution<float> normal;
-  Buffer values(static_cast<std::size_t>(count) * sizeof(float));
-  for (float& value : values.span<float>()) value = normal(generator);
-  return values;
-}
-
-inline Buffer to_bf16(const Buffer& values) {
-  Buffer result(values.size() / 2);
-  for (std::size_t i = 0; i < values.size() / sizeof(float); ++i)
-    result.as<Bf16>()[i] = Bf16::from_f32(values.as<float>()[i]);
-  return result;
+inline Tensor random_tensor(Backend& backend, DType dtype, std::int64_t rows, std::int64_t cols,
+                            std::uint32_t seed) {
+  constexpr std::int64_t kPiece = 1 << 14;
+  const std::int64_t size = rows * cols;
+  Buffer values(static_cast<std::size_t>(size * bits_of(dtype) / 8));
+  parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+    for (std::int64_t i = piece * kPiece; i < std::min(size, (piece + 1) * kPiece); ++i) {
+      const PhiloxWords words = philox4x32_10({static_cast<std::uint32_t>(i), 0, seed, 0}, {1, 2});
+      const float radius = std::sqrt(-2 * std::log((static_cast<float>(words[0] >> 8) + 0.5f) * 0x1p-24f));
+      const float angle = 2 * std::numbers::pi_v<float> * static_cast<float>(words[1] >> 8) * 0x1p-24f;
+      const float value = radius * std::cos(angle);
+      if (dtype == DType::bf16)
+        values.as<Bf16>()[i] = Bf16::from_f32(value);
+      else
+        values.as<float>()[i] = value;
+    }
+  });
+  Tensor tensor = backend.make_tensor(dtype, rows, cols);
+  backend.upload(values.span<std::byte>(), tensor.bytes());
+  return tensor;
 }
 
 }  // namespace tetrad::bench

@@ -1,8 +1,4 @@
-#include <cblas.h>
-
 #include "benchmarks.h"
-#include "random_data.h"
-#include "tetrad/core/threads.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/optim/adamw_optimizer.h"
@@ -19,10 +15,11 @@ PrecisionConfig precision(const std::string& recipe) {
 /// A model that trains on random tokens, a whole optimizer step at a time.
 class Stepper {
  public:
-  Stepper(const ModelConfig& model, const std::string& recipe, std::int64_t batch, std::int64_t sequence)
+  Stepper(Backend& backend, const ModelConfig& model, const std::string& recipe, std::int64_t batch,
+          std::int64_t sequence)
       : recipe_(precision(recipe), model.blocks()),
-        decoder_(cpu_backend(), model, batch, sequence),
-        optimizer_(cpu_backend(), decoder_.parameters(), {}),
+        decoder_(backend, model, batch, sequence),
+        optimizer_(backend, decoder_.parameters(), {}),
         tokens_(static_cast<std::size_t>(batch * sequence)),
         losses_(tokens_.size()) {
     decoder_.initialize(1);
@@ -50,32 +47,22 @@ class Stepper {
 
 }  // namespace
 
-void step(const ModelConfig& model, std::int64_t batch, std::int64_t sequence, int repeats,
+void step(Backend& backend, const ModelConfig& model, std::int64_t batch, std::int64_t sequence, int repeats,
           const Report& report) {
   const auto tokens = static_cast<double>(batch * sequence);
-  Stepper bf16(model, "bf16", batch, sequence);
-
-  // Beside what the same FLOP would take if all of them were one large product.
-  constexpr blasint kEdge = 1024;
-  constexpr double kProductFlop = 2.0 * kEdge * kEdge * kEdge;
-  const Buffer a = random_f32(kEdge * kEdge);
-  Buffer out(a.size());
-  const Pair seconds = measure(
-      repeats, [&] { bf16.step(); },
-      [&] {
-        openblas_set_num_threads(thread_count());
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, kEdge, kEdge, kEdge, 1.0f, a.as<float>(), kEdge,
-                    a.as<float>(), kEdge, 0.0f, out.as<float>(), kEdge);
-        openblas_set_num_threads(1);
-      });
+  const Stopwatch stopwatch(backend, repeats);
+  // One model at a time and BF16: together they may need more memory than there is.
+  Stepper bf16(backend, model, "bf16", batch, sequence);
+  const std::int64_t edge = backend.name() == "cpu" ? 1024 : 8192;
+  ReferenceProduct reference(backend, edge, edge, edge);
+  const Pair seconds = stopwatch.measure([&] { bf16.step(); }, [&] { reference(); });
   const double flop_per_token = training_flops_per_token(model, sequence);
-  report({"bf16 step", "tokens/s", tokens / seconds.work, kProductFlop / seconds.ceiling / flop_per_token,
-          "its FLOP at SGEMM speed"});
+  report({"bf16 step", "tokens/s", tokens / seconds.work, reference.flop() / seconds.ceiling / flop_per_token,
+          std::string("its FLOP at the speed of the ") + reference.name()});
 
   for (const char* recipe : {"fp8", "mxfp4", "nvfp4"}) {
-    Stepper stepper(model, recipe, batch, sequence);
-    const Pair pair = measure(
-        repeats, [&] { stepper.step(); }, [&] { bf16.step(); });
+    Stepper stepper(backend, model, recipe, batch, sequence);
+    const Pair pair = stopwatch.measure([&] { stepper.step(); }, [&] { bf16.step(); });
     report(
         {std::string(recipe) + " step", "tokens/s", tokens / pair.work, tokens / pair.ceiling, "bf16 step"});
   }

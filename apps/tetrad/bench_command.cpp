@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "backend_choice.h"
 #include "benchmarks.h"
 #include "command.h"
 #include "tetrad/core/threads.h"
@@ -13,8 +14,8 @@
 namespace tetrad::app {
 namespace {
 
-/// "8192x4096" -> {8192, 4096}; every extent a positive multiple of 16.
-std::vector<std::int64_t> parse_extents(const std::string& text, std::size_t count) {
+/// "8192x4096" -> {8192, 4096}; every extent a positive multiple of `unit`.
+std::vector<std::int64_t> parse_extents(const std::string& text, std::size_t count, std::int64_t unit = 16) {
   std::vector<std::int64_t> extents;
   const char* at = text.data();
   const char* end = at + text.size();
@@ -26,15 +27,19 @@ std::vector<std::int64_t> parse_extents(const std::string& text, std::size_t cou
     at = next == end ? end : next + 1;
   }
   bool sound = at == end && extents.size() == count;
-  for (const std::int64_t extent : extents) sound &= extent > 0 && extent % 16 == 0 && extent <= (1 << 20);
-  TETRAD_CHECK(sound, "--size {}: expected {} multiples of 16, at most 1048576 each, joined by x, as in {}",
-               text, count, count == 2 ? "8192x8192" : "1024x1024x1024");
+  for (const std::int64_t extent : extents) sound &= extent > 0 && extent % unit == 0 && extent <= (1 << 20);
+  TETRAD_CHECK(sound, "--size {}: expected {} multiples of {}, at most 1048576 each, joined by x", text,
+               count, unit);
   return extents;
 }
 
 struct Options {
   std::string size;
   std::string dtype = "bf16";
+  std::string backend = "auto";
+  std::string model = "quickstart";
+  std::int64_t batch = 16;
+  std::int64_t sequence = 256;
   int repeats = 15;
   bool json = false;
 };
@@ -42,12 +47,21 @@ struct Options {
 /// Prints figures as they come, or collects them for one JSON object.
 class Reporter {
  public:
-  Reporter(std::string title, bool json) : json_(json) {
-    object_ = {{"benchmark", title}, {"threads", thread_count()}, {"figures", nlohmann::json::array()}};
-    for (const auto& [name, value] : cpu_backend().properties())
-      if (name == "processor") object_[name] = value;
+  Reporter(const Backend& backend, const std::string& title, bool json) : json_(json) {
+    const auto property = [&](std::string_view wanted) -> std::string {
+      for (const auto& [name, value] : backend.properties())
+        if (name == wanted) return value;
+      return "";
+    };
+    const bool on_cpu = backend.name() == "cpu";
+    const std::string hardware = property(on_cpu ? "processor" : "device");
+    object_ = {{"benchmark", title},
+               {"backend", backend.name()},
+               {"hardware", hardware},
+               {"figures", nlohmann::json::array()}};
+    if (on_cpu) object_["threads"] = thread_count();
     if (json_) return;
-    fmt::print("{}, {} threads, {}\n", title, thread_count(), object_["processor"].get<std::string>());
+    fmt::print("{}, {}{}\n", title, hardware, on_cpu ? fmt::format(", {} threads", thread_count()) : "");
     fmt::print("{:<52}  {:>12}  {:>12}  {:>6}\n", "", "measured", "ceiling", "ratio");
   }
 
@@ -74,64 +88,123 @@ class Reporter {
   bool json_;
 };
 
-void add_common(CLI::App& command, Options& options) {
+using Run = void (*)(Backend&, const Options&, const bench::Report&);
+
+/// One benchmark: what it is called, what it needs and what it says in --help.
+struct Benchmark {
+  const char* name;
+  const char* help;
+  const char* size_help;  //!< null: takes no --size
+  Options defaults;
+  Run run;
+  const char* examples;
+};
+
+void run_quantize(Backend& backend, const Options& options, const bench::Report& report) {
+  const auto extents = parse_extents(options.size, 2);
+  bench::quantize(backend, extents[0], extents[1], options.dtype == "bf16" ? DType::bf16 : DType::f32,
+                  options.repeats, report);
+}
+
+void run_gemm(Backend& backend, const Options& options, const bench::Report& report) {
+  const auto extents = parse_extents(options.size, 3);
+  bench::gemm(backend, extents[0], extents[1], extents[2], options.repeats, report);
+}
+
+void run_linear(Backend& backend, const Options& options, const bench::Report& report) {
+  const auto extents = parse_extents(options.size, 3);
+  bench::linear(backend, extents[0], extents[1], extents[2], options.repeats, report);
+}
+
+void run_attention(Backend& backend, const Options& options, const bench::Report& report) {
+  const auto e = parse_extents(options.size, 5, 1);
+  bench::attention(backend, {e[0], e[1], e[2], e[3], e[4]}, options.repeats, report);
+}
+
+void run_mamba(Backend& backend, const Options& options, const bench::Report& report) {
+  const auto e = parse_extents(options.size, 7, 1);
+  bench::mamba(backend, {e[0], e[1], e[2], e[3], e[4], e[5], e[6]}, options.repeats, report);
+}
+
+void run_step(Backend& backend, const Options& options, const bench::Report& report) {
+  const ModelConfig* model = find_preset(options.model);
+  TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
+  bench::step(backend, *model, options.batch, options.sequence, options.repeats, report);
+}
+
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<Benchmark> all = {
+      {"quantize",
+       "Quantizers, beside a copy of the same tensor",
+       "Tensor, ROWSxCOLS",
+       {.size = "8192x8192"},
+       run_quantize,
+       "  tetrad bench quantize\n  tetrad bench quantize --size 4096x4096 --dtype f32 --threads 1"},
+      {"gemm",
+       "Quantized products, beside OpenBLAS SGEMM (CPU) or the BF16 product (GPU)",
+       "MxNxK",
+       {.size = "1024x1024x1024", .repeats = 31},
+       run_gemm,
+       "  tetrad bench gemm\n  tetrad bench gemm --size 4096x1024x1024 --threads 1"},
+      {"linear",
+       "A linear layer forward and backward, every recipe beside BF16",
+       "TOKENSxOUTxIN",
+       {.size = "2048x1024x1024"},
+       run_linear,
+       "  tetrad bench linear --size 16384x4096x4096 --backend cuda"},
+      {"attention",
+       "Causal attention, beside a BF16 product",
+       "BATCHxHEADSxKV_HEADSxSEQUENCExHEAD_DIM",
+       {.size = "1x8x4x512x64"},
+       run_attention,
+       "  tetrad bench attention --size 16x32x8x2048x64 --backend cuda"},
+      {"mamba",
+       "The Mamba-2 scan, beside a copy of what it reads",
+       "BATCHxSEQUENCExHEADSxHEAD_DIMxGROUPSxSTATExCHUNK",
+       {.size = "1x1024x16x64x2x64x64"},
+       run_mamba,
+       "  tetrad bench mamba --size 8x2048x64x64x8x128x128 --backend cuda"},
+      {"step",
+       "Whole training steps of a model, every recipe beside BF16",
+       nullptr,
+       {.size = "", .repeats = 9},
+       run_step,
+       "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json\n"
+       "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048"}};
+  return all;
+}
+
+std::string title_of(const Benchmark& benchmark, const Options& options) {
+  if (benchmark.size_help == nullptr)
+    return fmt::format("{} {}, {} sequences of {} tokens", benchmark.name, options.model, options.batch,
+                       options.sequence);
+  return fmt::format("{} {}", benchmark.name, options.size);
+}
+
+void add_options(CLI::App& command, const Benchmark& benchmark, Options& options) {
+  if (benchmark.size_help != nullptr)
+    command.add_option("--size", options.size, benchmark.size_help)->capture_default_str();
+  if (benchmark.run == run_quantize)
+    command.add_option("--dtype", options.dtype, "Of the input")
+        ->check(CLI::IsMember({"bf16", "f32"}))
+        ->capture_default_str();
+  if (benchmark.run == run_step) {
+    command.add_option("--model", options.model, "A preset")->capture_default_str();
+    command.add_option("--batch", options.batch, "Sequences")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command.add_option("--sequence", options.sequence, "Tokens of a sequence, a multiple of 32")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+  }
+  command.add_option("--backend", options.backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
   command.add_option("--repeats", options.repeats, "Timed runs; the median counts")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command.add_flag("--json", options.json, "One JSON object on stdout");
   add_threads_option(command);
-}
-
-void run_quantize(const Options& options) {
-  const auto extents = parse_extents(options.size, 2);
-  Reporter reporter(fmt::format("quantize {} {}", options.size, options.dtype), options.json);
-  bench::quantize(extents[0], extents[1], options.dtype == "bf16" ? DType::bf16 : DType::f32, options.repeats,
-                  std::ref(reporter));
-  reporter.finish();
-}
-
-void run_gemm(const Options& options) {
-  const auto extents = parse_extents(options.size, 3);
-  Reporter reporter(fmt::format("gemm {}", options.size), options.json);
-  bench::gemm(extents[0], extents[1], extents[2], options.repeats, std::ref(reporter));
-  reporter.finish();
-}
-
-struct StepOptions {
-  Options common{.size = "", .repeats = 9};
-  std::string model = "quickstart";
-  std::int64_t batch = 16;
-  std::int64_t sequence = 256;
-};
-
-void run_step(const StepOptions& options) {
-  const ModelConfig* model = find_preset(options.model);
-  TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
-  Reporter reporter(
-      fmt::format("step {}, {} sequences of {} tokens", options.model, options.batch, options.sequence),
-      options.common.json);
-  bench::step(*model, options.batch, options.sequence, options.common.repeats, std::ref(reporter));
-  reporter.finish();
-}
-
-void add_step(CLI::App& command, Action& action) {
-  CLI::App* step =
-      command.add_subcommand("step", "Whole training steps of a model, every recipe beside BF16");
-  auto options = std::make_shared<StepOptions>();
-  step->add_option("--model", options->model, "A preset")->capture_default_str();
-  step->add_option("--batch", options->batch, "Sequences")->check(CLI::PositiveNumber)->capture_default_str();
-  step->add_option("--sequence", options->sequence, "Tokens of a sequence, a multiple of 32")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  add_common(*step, options->common);
-  set_examples(*step,
-               "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json");
-  step->callback([&action, options] {
-    action = [options] {
-      run_step(*options);
-      return ExitCode::ok;
-    };
-  });
 }
 
 }  // namespace
@@ -141,35 +214,21 @@ void add_bench(CLI::App& app, Action& action) {
       app.add_subcommand("bench", "Measure speed beside the ceiling measured in the same run");
   command->require_subcommand(1);
   set_examples(*command, "  tetrad bench quantize\n  tetrad bench gemm --size 2048x2048x2048 --json");
-
-  CLI::App* quantize = command->add_subcommand("quantize", "Quantizers, beside memcpy of the same tensor");
-  auto quantize_options = std::make_shared<Options>(Options{.size = "8192x8192"});
-  quantize->add_option("--size", quantize_options->size, "Tensor, ROWSxCOLS")->capture_default_str();
-  quantize->add_option("--dtype", quantize_options->dtype, "Of the input")
-      ->check(CLI::IsMember({"bf16", "f32"}))
-      ->capture_default_str();
-  add_common(*quantize, *quantize_options);
-  set_examples(*quantize,
-               "  tetrad bench quantize\n  tetrad bench quantize --size 4096x4096 --dtype f32 --threads 1");
-  quantize->callback([&action, quantize_options] {
-    action = [quantize_options] {
-      run_quantize(*quantize_options);
-      return ExitCode::ok;
-    };
-  });
-
-  add_step(*command, action);
-  CLI::App* gemm = command->add_subcommand("gemm", "Quantized products, beside OpenBLAS SGEMM");
-  auto gemm_options = std::make_shared<Options>(Options{.size = "1024x1024x1024", .repeats = 31});
-  gemm->add_option("--size", gemm_options->size, "MxNxK")->capture_default_str();
-  add_common(*gemm, *gemm_options);
-  set_examples(*gemm, "  tetrad bench gemm\n  tetrad bench gemm --size 4096x1024x1024 --threads 1");
-  gemm->callback([&action, gemm_options] {
-    action = [gemm_options] {
-      run_gemm(*gemm_options);
-      return ExitCode::ok;
-    };
-  });
+  for (const Benchmark& benchmark : benchmarks()) {
+    CLI::App* sub = command->add_subcommand(benchmark.name, benchmark.help);
+    auto options = std::make_shared<Options>(benchmark.defaults);
+    add_options(*sub, benchmark, *options);
+    set_examples(*sub, benchmark.examples);
+    sub->callback([&action, &benchmark, options] {
+      action = [&benchmark, options] {
+        Backend& backend = choose_backend(options->backend);
+        Reporter reporter(backend, title_of(benchmark, *options), options->json);
+        benchmark.run(backend, *options, std::ref(reporter));
+        reporter.finish();
+        return ExitCode::ok;
+      };
+    });
+  }
 }
 
 }  // namespace tetrad::app

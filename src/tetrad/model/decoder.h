@@ -64,7 +64,7 @@ class Decoder {
 
  private:
   void forward(Pass& pass, std::span<const std::int32_t> tokens);
-  void check_tokens(std::size_t count) const;
+  void check_count(std::size_t count) const;
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
   MatrixView head_weight();

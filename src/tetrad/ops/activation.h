@@ -25,4 +25,8 @@ struct ActivationBackward {
   MutableMatrixView dx;  //!< written
 };
 
+// Throw Error where views do not fit together.
+void check(const ActivationForward& op);
+void check(const ActivationBackward& op);
+
 }  // namespace tetrad

@@ -44,6 +44,8 @@ class Backend {
   /// pointer of an operation points into such memory, except where its header says otherwise.
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual void set_to_zero(std::span<std::byte> memory) = 0;
+  /// Copies within the backend's memory.
+  virtual void copy(std::span<const std::byte> from, std::span<std::byte> to) = 0;
   /// Copies from the program's memory; `from` may be reused on return.
   virtual void upload(std::span<const std::byte> from, std::span<std::byte> to) = 0;
   /// The bytes where the program can read them: as they lie, or copied into `copy`. Waits for operations

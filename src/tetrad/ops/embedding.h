@@ -2,6 +2,7 @@
 // Token embedding: rows of a table.
 
 #include <cstdint>
+#include <span>
 
 #include "tetrad/core/matrix.h"
 
@@ -21,5 +22,9 @@ struct EmbeddingBackward {
   std::int64_t vocab = 0;
   float* dtable = nullptr;  //!< [vocab, dout.cols], added to
 };
+
+/// Throws Error that names the first id that is not in the vocabulary. For ids in the program's memory:
+/// nobody looks at those on a device again.
+void check_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab);
 
 }  // namespace tetrad

@@ -54,4 +54,7 @@ float gemm_alpha(const GemmOperand& a, const GemmOperand& b);
 
 enum class Accumulate : bool { no, yes };
 
+/// Throws Error where shapes or types do not fit.
+void check(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate);
+
 }  // namespace tetrad

@@ -22,4 +22,7 @@ struct CrossEntropy {
   float* dhead = nullptr;     //!< [vocab, width], added to
 };
 
+/// Throws Error where views do not fit together. (Targets are not read: they may be on a device.)
+void check(const CrossEntropy& op);
+
 }  // namespace tetrad

@@ -48,4 +48,10 @@ struct GatedNormBackward {
   float* dweight = nullptr;  //!< added to
 };
 
+// Throw Error where views do not fit together, or groups do not divide the width.
+void check(const RmsNormForward& op);
+void check(const RmsNormBackward& op);
+void check(const GatedNormForward& op);
+void check(const GatedNormBackward& op);
+
 }  // namespace tetrad

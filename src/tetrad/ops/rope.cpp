@@ -3,6 +3,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "tetrad/core/error.h"
+#include "tetrad/ops/check_rows.h"
+
 namespace tetrad {
 
 std::vector<float> rope_frequencies(std::int64_t head_dim, double theta, const RopeScaling* scaling) {
@@ -25,6 +28,14 @@ std::vector<float> rope_frequencies(std::int64_t head_dim, double theta, const R
     frequencies[i] = static_cast<float>(frequency);
   }
   return frequencies;
+}
+
+void check(const Rope& op) {
+  TETRAD_CHECK(op.head_dim > 0 && op.head_dim % 2 == 0 && op.x.cols % op.head_dim == 0 && op.sequence > 0 &&
+                   op.x.rows % op.sequence == 0,
+               "rope: [{}, {}] is not a batch of sequences of {} tokens with heads of {}", op.x.rows,
+               op.x.cols, op.sequence, op.head_dim);
+  check_rows("rope", "x", op.x, op.x.rows, op.x.cols, op.x.dtype);
 }
 
 }  // namespace tetrad

@@ -31,4 +31,7 @@ struct Rope {
   bool inverse = false;                //!< the backward pass turns back
 };
 
+/// Throws Error where x is not a batch of whole sequences of whole heads.
+void check(const Rope& op);
+
 }  // namespace tetrad

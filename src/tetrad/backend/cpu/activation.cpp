@@ -2,20 +2,11 @@
 
 #include "tetrad/backend/cpu/element.h"
 #include "tetrad/backend/cpu/math.h"
-#include "tetrad/ops/check_rows.h"
 
 namespace tetrad::cpu {
-namespace {
-
-std::int64_t input_width(Activation kind, std::int64_t width) {
-  return kind == Activation::swiglu ? 2 * width : width;
-}
-
-}  // namespace
-
 void activation(const ActivationForward& op) {
   const std::int64_t width = op.y.cols;
-  check_rows("activation", "x", op.x, op.y.rows, input_width(op.kind, width), op.y.dtype);
+  check(op);
   with_element(op.y.dtype, "activation", [&]<typename T>(T) {
     parallel_ranges(op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -37,8 +28,7 @@ void activation(const ActivationForward& op) {
 
 void activation(const ActivationBackward& op) {
   const std::int64_t width = op.dy.cols;
-  check_rows("activation", "x", op.x, op.dy.rows, input_width(op.kind, width), op.dy.dtype);
-  check_rows("activation", "dx", op.dx, op.dy.rows, input_width(op.kind, width), op.dy.dtype);
+  check(op);
   with_element(op.dy.dtype, "activation", [&]<typename T>(T) {
     parallel_ranges(op.dy.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {

@@ -46,6 +46,16 @@ constexpr std::string_view instruction_set() {
 #endif
 }
 
+/// Calls body(first, count) for pieces of `bytes`, in parallel.
+template <typename Body>
+void parallel_pieces(std::size_t bytes, const Body& body) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  parallel_for(static_cast<std::int64_t>((bytes + kPiece - 1) / kPiece), [&](std::int64_t piece) {
+    const std::size_t first = static_cast<std::size_t>(piece) * kPiece;
+    body(first, std::min(kPiece, bytes - first));
+  });
+}
+
 class CpuBackend final : public Backend {
  public:
   // Threads are ours: every SGEMM is one tile on one thread.
@@ -73,17 +83,16 @@ class CpuBackend final : public Backend {
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
 
   void set_to_zero(std::span<std::byte> memory) override {
-    constexpr std::int64_t kBytes = 1 << 18;
-    const auto size = static_cast<std::int64_t>(memory.size());
-    parallel_for(ceil_div(size, kBytes), [&](std::int64_t piece) {
-      const auto part = memory.subspan(static_cast<std::size_t>(piece * kBytes));
-      std::memset(part.data(), 0, std::min(part.size(), static_cast<std::size_t>(kBytes)));
+    parallel_pieces(memory.size(), [&](std::size_t first, std::size_t count) {
+      std::memset(memory.data() + first, 0, count);
     });
   }
-
-  void upload(std::span<const std::byte> from, std::span<std::byte> to) override {
-    std::ranges::copy(from, to.begin());
+  void copy(std::span<const std::byte> from, std::span<std::byte> to) override {
+    parallel_pieces(from.size(), [&](std::size_t first, std::size_t count) {
+      std::memcpy(to.data() + first, from.data() + first, count);
+    });
   }
+  void upload(std::span<const std::byte> from, std::span<std::byte> to) override { copy(from, to); }
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& /*copy*/) override {
     return memory;
   }

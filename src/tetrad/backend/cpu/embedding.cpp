@@ -3,21 +3,9 @@
 #include "tetrad/backend/cpu/element.h"
 
 namespace tetrad::cpu {
-namespace {
-
-void check_tokens(const std::int32_t* tokens, std::int64_t count, std::int64_t vocab) {
-  for (std::int64_t i = 0; i < count; ++i)
-    TETRAD_CHECK(tokens[i] >= 0 && tokens[i] < vocab,
-                 "token {} has id {}, but the model's vocabulary ends at {}: was the data made with another "
-                 "tokenizer?",
-                 i, tokens[i], vocab - 1);
-}
-
-}  // namespace
-
 void embedding(const EmbeddingForward& op) {
   const std::int64_t width = op.out.cols;
-  check_tokens(op.tokens, op.out.rows, op.vocab);
+  check_tokens({op.tokens, static_cast<std::size_t>(op.out.rows)}, op.vocab);
   with_element(op.out.dtype, "embedding", [&]<typename T>(T) {
     parallel_ranges(op.out.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -33,7 +21,7 @@ void embedding(const EmbeddingBackward& op) {
   // A token may stand in many rows, so the work is cut along the width: each piece sees all rows, in order.
   constexpr std::int64_t kColumns = 64;
   const std::int64_t width = op.dout.cols;
-  check_tokens(op.tokens, op.dout.rows, op.vocab);
+  check_tokens({op.tokens, static_cast<std::size_t>(op.dout.rows)}, op.vocab);
   with_element(op.dout.dtype, "embedding", [&]<typename T>(T) {
     parallel_ranges(width, kColumns, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = 0; row < op.dout.rows; ++row) {

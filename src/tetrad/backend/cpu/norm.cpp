@@ -5,7 +5,6 @@
 #include "tetrad/backend/cpu/column_sums.h"
 #include "tetrad/backend/cpu/element.h"
 #include "tetrad/backend/cpu/math.h"
-#include "tetrad/ops/check_rows.h"
 
 namespace tetrad::cpu {
 namespace {
@@ -25,17 +24,11 @@ float inverse_rms(float sum, std::int64_t count, float epsilon) {
 
 inline float gate(float y, float z) { return y * silu(z); }
 
-std::int64_t group_width(std::int64_t width, std::int64_t groups) {
-  TETRAD_CHECK(groups > 0 && width % groups == 0, "gated_norm: {} channels cannot be cut into {} groups",
-               width, groups);
-  return width / groups;
-}
-
 }  // namespace
 
 void rms_norm(const RmsNormForward& op) {
   const std::int64_t width = op.x.cols;
-  check_rows("rms_norm", "y", op.y, op.x.rows, width, op.x.dtype);
+  check(op);
   with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
     parallel_ranges(op.x.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -52,8 +45,7 @@ void rms_norm(const RmsNormForward& op) {
 // With r = 1/rms(x): dx = r w dy - x r^3 / n * sum(w dy x).
 void rms_norm(const RmsNormBackward& op) {
   const std::int64_t width = op.x.cols;
-  check_rows("rms_norm", "dy", op.dy, op.x.rows, width, op.x.dtype);
-  check_rows("rms_norm", "dx", op.dx, op.x.rows, width, op.x.dtype);
+  check(op);
   with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
     add_column_sums(op.x.rows, width, op.dweight, [&](std::int64_t row, float* dweight) {
       const T* x = row_of<T>(op.x, row);
@@ -74,9 +66,8 @@ void rms_norm(const RmsNormBackward& op) {
 
 void gated_norm(const GatedNormForward& op) {
   const std::int64_t width = op.y.cols;
-  const std::int64_t group = group_width(width, op.groups);
-  check_rows("gated_norm", "z", op.z, op.y.rows, width, op.y.dtype);
-  check_rows("gated_norm", "out", op.out, op.y.rows, width, op.y.dtype);
+  check(op);
+  const std::int64_t group = width / op.groups;
   with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
     parallel_ranges(op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row)
@@ -103,11 +94,8 @@ void gated_norm(const GatedNormForward& op) {
 // The norm's gradient with respect to u, as above; then u = y * silu(z).
 void gated_norm(const GatedNormBackward& op) {
   const std::int64_t width = op.y.cols;
-  const std::int64_t group = group_width(width, op.groups);
-  check_rows("gated_norm", "z", op.z, op.y.rows, width, op.y.dtype);
-  check_rows("gated_norm", "dout", op.dout, op.y.rows, width, op.y.dtype);
-  check_rows("gated_norm", "dy", op.dy, op.y.rows, width, op.y.dtype);
-  check_rows("gated_norm", "dz", op.dz, op.y.rows, width, op.y.dtype);
+  check(op);
+  const std::int64_t group = width / op.groups;
   with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
     add_column_sums(op.y.rows, width, op.dweight, [&](std::int64_t row, float* dweight_row) {
       for (std::int64_t g = 0; g < op.groups; ++g) {

@@ -32,10 +32,7 @@ struct Rotations {
 }  // namespace
 
 void rope(const Rope& op) {
-  TETRAD_CHECK(op.head_dim > 0 && op.head_dim % 2 == 0 && op.x.cols % op.head_dim == 0 && op.sequence > 0 &&
-                   op.x.rows % op.sequence == 0,
-               "rope: [{}, {}] is not a batch of sequences of {} tokens with heads of {}", op.x.rows,
-               op.x.cols, op.sequence, op.head_dim);
+  check(op);
   const Rotations rotations(op);
   const std::int64_t half = op.head_dim / 2;
   with_element(op.x.dtype, "rope", [&]<typename T>(T) {

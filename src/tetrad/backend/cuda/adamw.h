@@ -1,7 +1,10 @@
 #pragma once
 // ops/adamw.h on CUDA: all tensors in one launch.
 
+#include <span>
+#include <vector>
 #include "tetrad/backend/cuda/device.h"
+
 #include "tetrad/ops/adamw.h"
 
 namespace tetrad::cuda {

@@ -53,6 +53,11 @@ class CudaBackend final : public Backend {
     if (!memory.empty()) cuda::check(cudaMemsetAsync(memory.data(), 0, memory.size(), device_.stream()));
   }
 
+  void copy(std::span<const std::byte> from, std::span<std::byte> to) override {
+    cuda::check(
+        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDeviceToDevice, device_.stream()));
+  }
+
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override {
     TETRAD_CHECK(from.size() <= to.size(), "upload: {} bytes into {}", from.size(), to.size());
     if (from.empty()) return;

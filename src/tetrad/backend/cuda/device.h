@@ -34,11 +34,13 @@ class Device {
     partial_sums,
     operand_a,
     operand_b,
+    expanded,
+    alpha,
     attention,
     scan,
     logits,
     tables,
-    slots
+    slots,
   };
   std::byte* scratch(Slot slot, std::size_t bytes);
   template <typename T>
@@ -46,12 +48,17 @@ class Device {
     return reinterpret_cast<T*>(scratch(slot, static_cast<std::size_t>(count) * sizeof(T)));
   }
 
+  /// Constants on the device.
+  const float* zero() const { return constants_.as<float>(); }
+  const float* one() const { return constants_.as<float>() + 1; }
+
   void synchronize() const;
 
  private:
   cudaDeviceProp properties_ = {};
   cudaStream_t stream_ = nullptr;
   cublasLtHandle_t blas_ = nullptr;
+  Buffer constants_;
   std::array<Buffer, slots> scratch_;
 };
 

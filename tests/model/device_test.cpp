@@ -1,0 +1,121 @@
+// The same model on a device and on the CPU: the same data gives the same losses and gradients but for the
+// order of sums, and the same run gives the same bits.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "support/gradient.h"
+#include "tetrad/model/decoder.h"
+#include "tetrad/optim/adamw_optimizer.h"
+
+namespace tetrad::testing {
+namespace {
+
+constexpr std::int64_t kBatch = 2;
+constexpr std::int64_t kSequence = 128;
+
+ModelConfig llama() {
+  ModelConfig config;
+  config.pattern = "*-*-";
+  config.hidden = 256;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 64;
+  config.ffn = 512;
+  config.vocab = 1000;
+  config.tied = true;
+  config.rope = RopeConfig{.theta = 10000, .scaling = {}};
+  return config;
+}
+
+ModelConfig hybrid() {
+  ModelConfig config = llama();
+  config.pattern = "M-*-";
+  config.tied = false;
+  config.rope.reset();
+  config.activation = Activation::squared_relu;
+  config.mamba = {.heads = 8, .head_dim = 64, .groups = 2, .state = 64, .conv = 4, .chunk = 64};
+  return config;
+}
+
+std::vector<std::int32_t> random_tokens(unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_int_distribution<std::int32_t> pick(0, 999);
+  std::vector<std::int32_t> tokens(kBatch * kSequence);
+  for (std::int32_t& token : tokens) token = pick(generator);
+  return tokens;
+}
+
+/// A few steps of training; everything that came out of them.
+struct Training {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<float> weights;
+
+  Training(Backend& backend, const ModelConfig& config, const std::string& recipe_name, int steps) {
+    PrecisionConfig precision;
+    precision.recipe = recipe_name;
+    const Recipe recipe(precision, config.blocks());
+    Decoder decoder(backend, config, kBatch, kSequence, DType::bf16);
+    OptimConfig optim;
+    optim.lr = 1e-3;
+    AdamWOptimizer optimizer(backend, decoder.parameters(), optim);
+    decoder.initialize(3);
+    std::vector<float> token_losses(kBatch * kSequence);
+    for (int step = 0; step < steps; ++step) {
+      Pass pass;
+      pass.recipe = &recipe;
+      pass.seed = 11;
+      pass.step = static_cast<std::uint32_t>(step);
+      decoder.clear_gradients();
+      decoder.train(pass, random_tokens(static_cast<unsigned>(step)),
+                    random_tokens(static_cast<unsigned>(step) + 100), 1.0f / (kBatch * kSequence),
+                    token_losses);
+      losses.push_back(std::accumulate(token_losses.begin(), token_losses.end(), 0.0) / (kBatch * kSequence));
+      norms.push_back(optimizer.inspect().norm);
+      optimizer.step(step + 1, optim.lr, norms.back());
+    }
+    for (const auto& parameter : decoder.parameters()) {
+      Buffer copy;
+      const auto bytes = backend.readable(parameter->value.bytes(), copy);
+      const auto* values = reinterpret_cast<const float*>(bytes.data());
+      weights.insert(weights.end(), values, values + parameter->value.size());
+    }
+  }
+};
+
+class OnDeviceAndCpu : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
+ protected:
+  static ModelConfig config() { return std::get<1>(GetParam()) ? hybrid() : llama(); }
+  static const std::string& recipe() { return std::get<0>(GetParam()); }
+};
+
+TEST_P(OnDeviceAndCpu, FirstStepsAgree) {
+  const Training cpu(cpu_backend(), config(), recipe(), 3);
+  const Training cuda(cuda_backend(), config(), recipe(), 3);
+  for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
+    EXPECT_NEAR(cuda.losses[i], cpu.losses[i], 2e-3 * cpu.losses[i]) << "step " << i;
+    EXPECT_NEAR(cuda.norms[i], cpu.norms[i], 2e-2 * cpu.norms[i]) << "step " << i;
+  }
+}
+
+TEST_P(OnDeviceAndCpu, TheSameRunGivesTheSameBits) {
+  const Training one(cuda_backend(), config(), recipe(), 3);
+  const Training two(cuda_backend(), config(), recipe(), 3);
+  EXPECT_EQ(one.losses, two.losses);
+  EXPECT_EQ(one.norms, two.norms);
+  EXPECT_TRUE(one.weights == two.weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OnDeviceAndCpu,
+                         ::testing::Combine(::testing::Values("bf16", "nvfp4", "mxfp4", "fp8"),
+                                            ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + (std::get<1>(info.param) ? "_hybrid" : "_llama");
+                         });
+
+}  // namespace
+}  // namespace tetrad::testing

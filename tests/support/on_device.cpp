@@ -1,0 +1,360 @@
+#include "support/on_device.h"
+
+#include <cstring>
+
+namespace tetrad::testing {
+namespace {
+
+/// The data of one operation, on the device while this lives; finish() brings back what was written.
+class Staged {
+ public:
+  explicit Staged(Backend& device) : device_(device) {}
+
+  MatrixView in(MatrixView view) {
+    if (view.data != nullptr) view.data = copy(view.data, bytes_of(view), false);
+    return view;
+  }
+  MutableMatrixView out(MutableMatrixView view) {
+    if (view.data != nullptr) view.data = copy(view.data, bytes_of(view), true);
+    return view;
+  }
+  template <typename T>
+  const T* in(const T* data, std::int64_t count) {
+    return static_cast<const T*>(copy(data, static_cast<std::size_t>(count) * sizeof(T), false));
+  }
+  template <typename T>
+  T* out(T* data, std::int64_t count) {
+    return static_cast<T*>(copy(data, static_cast<std::size_t>(count) * sizeof(T), true));
+  }
+  ScanInputs in(ScanInputs inputs, std::int64_t heads) {
+    return {in(inputs.x),
+            in(inputs.b),
+            in(inputs.c),
+            in(inputs.dt),
+            in(inputs.dt_bias, heads),
+            in(inputs.a_log, heads),
+            in(inputs.d, heads)};
+  }
+
+  /// A quantized tensor of the program on the device.
+  const QuantizedTensor& in(const QuantizedTensor& tensor) {
+    QuantizedTensor& result = tensors_.emplace_back();
+    result.spec = tensor.spec;
+    result.rows = tensor.rows;
+    result.cols = tensor.cols;
+    result.order = tensor.order;
+    result.form = tensor.form;
+    result.amax = tensor.amax;
+    result.codes = upload(tensor.codes.span<std::byte>());
+    result.scales = upload(tensor.scales.span<std::byte>());
+    result.device_amax = upload(std::as_bytes(std::span(&tensor.amax, 1)));
+    return result;
+  }
+  GemmOperand in(const GemmOperand& operand) {
+    const GemmOperand staged = operand.quantized() != nullptr ? GemmOperand(in(*operand.quantized()))
+                                                              : GemmOperand(in(*operand.dense()));
+    return operand.is_transposed() ? staged.transposed() : staged;
+  }
+
+  void finish() {
+    for (const Copy& copy : copies_) {
+      if (!copy.written) continue;
+      Buffer down;
+      const auto bytes = device_.readable({copy.buffer.data() + copy.offset, copy.size}, down);
+      std::memcpy(copy.host, bytes.data(), bytes.size());
+    }
+    device_.synchronize();
+  }
+
+  Buffer upload(std::span<const std::byte> bytes) {
+    Buffer buffer = device_.allocate(bytes.size());
+    device_.upload(bytes, buffer.span<std::byte>());
+    return buffer;
+  }
+
+ private:
+  struct Copy {
+    void* host;
+    std::size_t size;
+    Buffer buffer;
+    std::size_t offset;
+    bool written;
+  };
+
+  template <typename View>
+  static std::size_t bytes_of(const View& view) {
+    const std::int64_t last = (view.rows - 1) * view.row_stride + (view.cols - 1) * view.col_stride;
+    return view.size() == 0 ? 0 : static_cast<std::size_t>((last + 1) * bits_of(view.dtype) / 8);
+  }
+
+  void* copy(const void* host, std::size_t bytes, bool written) {
+    if (host == nullptr) return nullptr;
+    constexpr std::uintptr_t kAlignment = 256;
+    const std::size_t offset = reinterpret_cast<std::uintptr_t>(host) % kAlignment;
+    Copy& copy = copies_.emplace_back(
+        Copy{const_cast<void*>(host), bytes, device_.allocate(offset + bytes + 1), offset, written});
+    device_.upload({static_cast<const std::byte*>(host), bytes}, {copy.buffer.data() + offset, bytes});
+    return copy.buffer.data() + offset;
+  }
+
+  Backend& device_;
+  std::list<Copy> copies_;
+  std::list<QuantizedTensor> tensors_;
+};
+
+std::vector<AdamWTensor> stage(Staged& staged, std::span<const AdamWTensor> tensors) {
+  std::vector<AdamWTensor> result;
+  for (const AdamWTensor& t : tensors)
+    result.push_back({staged.out(t.weight, t.size), staged.in(t.gradient, t.size),
+                      staged.out(t.first_moment, t.size), staged.out(t.second_moment, t.size), t.size,
+                      t.decay});
+  return result;
+}
+
+std::int64_t group_count(const MatrixView& view, std::int64_t groups) { return view.rows * groups; }
+
+}  // namespace
+
+void OnDevice::set_to_zero(std::span<std::byte> memory) {
+  Staged staged(device_);
+  device_.set_to_zero({staged.out(memory.data(), static_cast<std::int64_t>(memory.size())), memory.size()});
+  staged.finish();
+}
+
+void OnDevice::upload(std::span<const std::byte> from, std::span<std::byte> to) {
+  std::memcpy(to.data(), from.data(), from.size());
+}
+
+std::span<const std::byte> OnDevice::readable(std::span<const std::byte> memory, Buffer& /*copy*/) {
+  return memory;
+}
+
+QuantStats OnDevice::quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
+                              QuantizedTensor& out) {
+  Staged staged(device_);
+  QuantizedTensor on_device;
+  const QuantStats stats = device_.quantize(staged.in(x), spec, options, on_device);
+  const auto down = [&](const Buffer& buffer) {
+    Buffer copy;
+    device_.readable(buffer.span<std::byte>(), copy);
+    return copy;
+  };
+  out.spec = on_device.spec;
+  out.rows = on_device.rows;
+  out.cols = on_device.cols;
+  out.order = on_device.order;
+  out.form = on_device.form;
+  out.codes = down(on_device.codes);
+  out.scales = down(on_device.scales);
+  const Buffer amax = down(on_device.device_amax);
+  out.amax = *amax.as<float>();
+  return stats;
+}
+
+void OnDevice::dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) {
+  Staged staged(device_);
+  device_.dequantize(staged.in(tensor), staged.out(out));
+  staged.finish();
+}
+
+void OnDevice::gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+                    Accumulate accumulate) {
+  Staged staged(device_);
+  device_.gemm(staged.in(a), staged.in(b), staged.out(out), accumulate);
+  staged.finish();
+}
+
+void OnDevice::embedding(const EmbeddingForward& op) {
+  Staged staged(device_);
+  device_.embedding(EmbeddingForward{staged.in(op.tokens, op.out.rows),
+                                     staged.in(op.table, op.vocab * op.out.cols), op.vocab,
+                                     staged.out(op.out)});
+  staged.finish();
+}
+
+void OnDevice::embedding(const EmbeddingBackward& op) {
+  Staged staged(device_);
+  device_.embedding(EmbeddingBackward{staged.in(op.tokens, op.dout.rows), staged.in(op.dout), op.vocab,
+                                      staged.out(op.dtable, op.vocab * op.dout.cols)});
+  staged.finish();
+}
+
+void OnDevice::rms_norm(const RmsNormForward& op) {
+  Staged staged(device_);
+  device_.rms_norm(RmsNormForward{staged.in(op.x), staged.in(op.weight, op.x.cols), op.epsilon,
+                                  staged.out(op.y), staged.out(op.inverse_rms, op.x.rows)});
+  staged.finish();
+}
+
+void OnDevice::rms_norm(const RmsNormBackward& op) {
+  Staged staged(device_);
+  device_.rms_norm(RmsNormBackward{staged.in(op.x), staged.in(op.weight, op.x.cols),
+                                   staged.in(op.inverse_rms, op.x.rows), staged.in(op.dy), staged.out(op.dx),
+                                   staged.out(op.dweight, op.x.cols)});
+  staged.finish();
+}
+
+void OnDevice::gated_norm(const GatedNormForward& op) {
+  Staged staged(device_);
+  device_.gated_norm(GatedNormForward{staged.in(op.y), staged.in(op.z), staged.in(op.weight, op.y.cols),
+                                      op.groups, op.epsilon, staged.out(op.out),
+                                      staged.out(op.inverse_rms, group_count(op.y, op.groups))});
+  staged.finish();
+}
+
+void OnDevice::gated_norm(const GatedNormBackward& op) {
+  Staged staged(device_);
+  device_.gated_norm(GatedNormBackward{staged.in(op.y), staged.in(op.z), staged.in(op.weight, op.y.cols),
+                                       op.groups, staged.in(op.inverse_rms, group_count(op.y, op.groups)),
+                                       staged.in(op.dout), staged.out(op.dy), staged.out(op.dz),
+                                       staged.out(op.dweight, op.y.cols)});
+  staged.finish();
+}
+
+void OnDevice::rope(const Rope& op) {
+  Staged staged(device_);
+  Rope own = op;
+  own.x = staged.out(op.x);
+  own.frequencies = staged.in(op.frequencies, op.head_dim / 2);
+  device_.rope(own);
+  staged.finish();
+}
+
+void OnDevice::attention(const AttentionForward& op) {
+  Staged staged(device_);
+  const AttentionShape& s = op.shape;
+  device_.attention(AttentionForward{s, staged.in(op.q), staged.in(op.k), staged.in(op.v), staged.out(op.out),
+                                     staged.out(op.log_sum_exp, s.batch * s.heads * s.sequence)});
+  staged.finish();
+}
+
+void OnDevice::attention(const AttentionBackward& op) {
+  Staged staged(device_);
+  const AttentionShape& s = op.shape;
+  device_.attention(AttentionBackward{s, staged.in(op.q), staged.in(op.k), staged.in(op.v), staged.in(op.out),
+                                      staged.in(op.log_sum_exp, s.batch * s.heads * s.sequence),
+                                      staged.in(op.dout), staged.out(op.dq), staged.out(op.dk),
+                                      staged.out(op.dv)});
+  staged.finish();
+}
+
+void OnDevice::attention(const AttentionDecode& op) {
+  Staged staged(device_);
+  device_.attention(AttentionDecode{op.shape, op.cached, staged.in(op.q), staged.in(op.k), staged.in(op.v),
+                                    staged.out(op.out)});
+  staged.finish();
+}
+
+void OnDevice::causal_conv(const CausalConvForward& op) {
+  Staged staged(device_);
+  CausalConvForward own = op;
+  own.x = staged.in(op.x);
+  own.weight = staged.in(op.weight, op.x.cols * op.kernel);
+  own.bias = staged.in(op.bias, op.x.cols);
+  own.out = staged.out(op.out);
+  device_.causal_conv(own);
+  staged.finish();
+}
+
+void OnDevice::causal_conv(const CausalConvBackward& op) {
+  Staged staged(device_);
+  CausalConvBackward own = op;
+  own.x = staged.in(op.x);
+  own.weight = staged.in(op.weight, op.x.cols * op.kernel);
+  own.bias = staged.in(op.bias, op.x.cols);
+  own.dout = staged.in(op.dout);
+  own.dx = staged.out(op.dx);
+  own.dweight = staged.out(op.dweight, op.x.cols * op.kernel);
+  own.dbias = staged.out(op.dbias, op.x.cols);
+  device_.causal_conv(own);
+  staged.finish();
+}
+
+void OnDevice::scan(const ScanForward& op) {
+  Staged staged(device_);
+  const Mamba2Shape& s = op.shape;
+  device_.scan(ScanForward{s, staged.in(op.in, s.heads), staged.out(op.y),
+                           staged.out(op.chunk_states, s.batch * s.chunks() * s.inner() * s.state)});
+  staged.finish();
+}
+
+void OnDevice::scan(const ScanBackward& op) {
+  Staged staged(device_);
+  const Mamba2Shape& s = op.shape;
+  device_.scan(ScanBackward{
+      s, staged.in(op.in, s.heads), staged.in(op.chunk_states, s.batch * s.chunks() * s.inner() * s.state),
+      staged.in(op.dy), staged.out(op.dx), staged.out(op.db), staged.out(op.dc), staged.out(op.ddt),
+      staged.out(op.ddt_bias, s.heads), staged.out(op.da_log, s.heads), staged.out(op.dd, s.heads)});
+  staged.finish();
+}
+
+void OnDevice::mamba2_step(const Mamba2Step& op) {
+  Staged staged(device_);
+  const Mamba2Shape& s = op.shape;
+  Mamba2Step own = op;
+  own.xbc = staged.in(op.xbc);
+  own.dt = staged.in(op.dt);
+  own.conv_weight = staged.in(op.conv_weight, s.conv_channels() * op.kernel);
+  own.conv_bias = staged.in(op.conv_bias, s.conv_channels());
+  own.dt_bias = staged.in(op.dt_bias, s.heads);
+  own.a_log = staged.in(op.a_log, s.heads);
+  own.d = staged.in(op.d, s.heads);
+  own.conv_state = staged.out(op.conv_state, (op.kernel - 1) * s.conv_channels());
+  own.ssm_state = staged.out(op.ssm_state, s.inner() * s.state);
+  own.y = staged.out(op.y);
+  device_.mamba2_step(own);
+  staged.finish();
+}
+
+void OnDevice::activation(const ActivationForward& op) {
+  Staged staged(device_);
+  device_.activation(ActivationForward{op.kind, staged.in(op.x), staged.out(op.y)});
+  staged.finish();
+}
+
+void OnDevice::activation(const ActivationBackward& op) {
+  Staged staged(device_);
+  device_.activation(ActivationBackward{op.kind, staged.in(op.x), staged.in(op.dy), staged.out(op.dx)});
+  staged.finish();
+}
+
+void OnDevice::add(const Add& op) {
+  Staged staged(device_);
+  device_.add({staged.in(op.a), staged.in(op.b), staged.out(op.sum)});
+  staged.finish();
+}
+
+void OnDevice::cast(const Cast& op) {
+  Staged staged(device_);
+  device_.cast({staged.in(op.in), staged.out(op.out)});
+  staged.finish();
+}
+
+void OnDevice::cross_entropy(const CrossEntropy& op) {
+  Staged staged(device_);
+  CrossEntropy own = op;
+  own.hidden = staged.in(op.hidden);
+  own.head = staged.in(op.head);
+  own.targets = staged.in(op.targets, op.hidden.rows);
+  own.losses = staged.out(op.losses, op.hidden.rows);
+  own.dhidden = staged.out(op.dhidden);
+  own.dhead = staged.out(op.dhead, op.head.rows * op.head.cols);
+  device_.cross_entropy(own);
+  staged.finish();
+}
+
+void OnDevice::adamw(const AdamWStep& op) {
+  Staged staged(device_);
+  const std::vector<AdamWTensor> tensors = stage(staged, op.tensors);
+  AdamWStep own = op;
+  own.tensors = tensors;
+  device_.adamw(own);
+  staged.finish();
+}
+
+std::vector<double> OnDevice::squared_norms(std::span<const AdamWTensor> tensors) {
+  Staged staged(device_);
+  return device_.squared_norms(stage(staged, tensors));
+}
+
+}  // namespace tetrad::testing

@@ -1,0 +1,59 @@
+#pragma once
+// Lets tests that keep everything in the program's memory run on a device: each operation's data is copied up
+// before it and down after it. Addresses keep their alignment, so that a test of unaligned views stays one.
+
+#include <list>
+
+#include "tetrad/ops/backend.h"
+
+namespace tetrad::testing {
+
+class OnDevice final : public Backend {
+ public:
+  explicit OnDevice(Backend& device) : device_(device) {}
+
+  std::string_view name() const override { return device_.name(); }
+  std::vector<Property> properties() const override { return device_.properties(); }
+  std::vector<Property> kernels() const override { return device_.kernels(); }
+
+  Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
+  void set_to_zero(std::span<std::byte> memory) override;
+  void copy(std::span<const std::byte> from, std::span<std::byte> to) override { upload(from, to); }
+  void upload(std::span<const std::byte> from, std::span<std::byte> to) override;
+  std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override;
+  void synchronize() override { device_.synchronize(); }
+
+  QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
+                      QuantizedTensor& out) override;
+  void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) override;
+  void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+            Accumulate accumulate) override;
+
+  void embedding(const EmbeddingForward& op) override;
+  void embedding(const EmbeddingBackward& op) override;
+  void rms_norm(const RmsNormForward& op) override;
+  void rms_norm(const RmsNormBackward& op) override;
+  void gated_norm(const GatedNormForward& op) override;
+  void gated_norm(const GatedNormBackward& op) override;
+  void rope(const Rope& op) override;
+  void attention(const AttentionForward& op) override;
+  void attention(const AttentionBackward& op) override;
+  void attention(const AttentionDecode& op) override;
+  void causal_conv(const CausalConvForward& op) override;
+  void causal_conv(const CausalConvBackward& op) override;
+  void scan(const ScanForward& op) override;
+  void scan(const ScanBackward& op) override;
+  void mamba2_step(const Mamba2Step& op) override;
+  void activation(const ActivationForward& op) override;
+  void activation(const ActivationBackward& op) override;
+  void add(const Add& op) override;
+  void cast(const Cast& op) override;
+  void cross_entropy(const CrossEntropy& op) override;
+  void adamw(const AdamWStep& op) override;
+  std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override;
+
+ private:
+  Backend& device_;
+};
+
+}  // namespace tetrad::testing
