@@ -17,7 +17,16 @@ namespace {
 constexpr std::size_t kWorkspace = std::size_t{64} << 20;
 constexpr std::uint32_t kMaxAlignment = 256;
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f8_e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
 
 /// The largest power of two that divides an address.
 std::uint32_t alignment_of(const void* pointer) {
@@ -47,6 +56,9 @@ Columns columns_of(const ViewType& view) {
 struct Problem {
   Columns a, b, out;  //!< of the caller's names
   bool a_row_major, b_row_major;
+  bool a_square_blocks = false;  //!< FP8: blocks of 128x128 instead of 1x128
+  bool b_square_blocks = false;
+  bool is_fp8() const { return a.dtype == DType::f8_e4m3; }
   auto operator<=>(const Problem&) const = default;
 };
 
@@ -84,7 +96,30 @@ struct Plan {
     set(CUBLASLT_MATMUL_DESC_TRANSA, problem.b_row_major ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, problem.a_row_major ? CUBLAS_OP_N : CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
+    if (problem.is_fp8()) {
+      const auto mode = [](bool square_blocks) {
+        return square_blocks ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+                             : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+      };
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(problem.b_square_blocks));
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(problem.a_square_blocks));
+    }
     choose(blas, problem);
+  }
+
+  /// In the caller's order.
+  void set_scales(const float* a, const float* b) const {
+    check(cublasLtMatmulDescSetAttribute(description.get(), CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b,
+                                         sizeof(b)));
+    check(cublasLtMatmulDescSetAttribute(description.get(), CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a,
+                                         sizeof(a)));
+  }
+
+  void run(Device& device, const void* a, const void* b, const MutableMatrixView& out_view,
+           const float* alpha, const float* beta) const {
+    check(cublasLtMatmul(device.blas(), description.get(), alpha, b, first.get(), a, second.get(), beta,
+                         out_view.data, out.get(), out_view.data, out.get(), &algorithm,
+                         device.scratch(Device::blas_workspace, kWorkspace), kWorkspace, device.stream()));
   }
 
  private:
@@ -121,11 +156,19 @@ const Plan& plan_for(cublasLtHandle_t blas, const Problem& problem) {
 void multiply(Device& device, const MatrixView& a, const MatrixView& b, const MutableMatrixView& out,
               const float* alpha, const float* beta) {
   const Problem problem{columns_of(a), columns_of(b), columns_of(out), a.is_row_major(), b.is_row_major()};
+  plan_for(device.blas(), problem).run(device, a.data, b.data, out, alpha, beta);
+}
+
+void multiply(Device& device, const Fp8Operand& a, const Fp8Operand& b, const MutableMatrixView& out,
+              const float* alpha, const float* beta) {
+  const auto columns = [](const Fp8Operand& operand) {
+    return Columns{DType::f8_e4m3, operand.depth, operand.rows, operand.depth, alignment_of(operand.codes)};
+  };
+  const Problem problem{columns(a), columns(b),      columns_of(out), true,
+                        true,       a.square_blocks, b.square_blocks};
   const Plan& plan = plan_for(device.blas(), problem);
-  check(cublasLtMatmul(device.blas(), plan.description.get(), alpha, b.data, plan.first.get(), a.data,
-                       plan.second.get(), beta, out.data, plan.out.get(), out.data, plan.out.get(),
-                       &plan.algorithm, device.scratch(Device::blas_workspace, kWorkspace), kWorkspace,
-                       device.stream()));
+  plan.set_scales(a.scales, b.scales);
+  plan.run(device, a.codes, b.codes, out, alpha, beta);
 }
 
 }  // namespace tetrad::cuda

@@ -2,6 +2,7 @@
 // Dense products through cuBLASLt.
 
 #include "tetrad/backend/cuda/device.h"
+#include "tetrad/backend/cuda/fp8_operand.h"
 #include "tetrad/core/matrix.h"
 
 namespace tetrad::cuda {
@@ -9,6 +10,10 @@ namespace tetrad::cuda {
 /// out[M,N] = alpha a[M,K] . b[N,K]^T + beta out, for a and b both BF16 or both f32, lying either way, and
 /// out f32 or BF16. alpha and beta are on the device.
 void multiply(Device& device, const MatrixView& a, const MatrixView& b, const MutableMatrixView& out,
+              const float* alpha, const float* beta);
+
+/// The same for FP8 operands with block scales, on Hopper.
+void multiply(Device& device, const Fp8Operand& a, const Fp8Operand& b, const MutableMatrixView& out,
               const float* alpha, const float* beta);
 
 }  // namespace tetrad::cuda

@@ -3,12 +3,15 @@
 #include "tetrad/backend/cuda/blas.h"
 #include "tetrad/backend/cuda/elementwise.h"
 #include "tetrad/backend/cuda/error.h"
+#include "tetrad/backend/cuda/fp8_operand.h"
 #include "tetrad/backend/cuda/quantize.h"
 #include "tetrad/core/tensor.h"
 #include "tetrad/numerics/nvfp4.h"
 
 namespace tetrad::cuda {
 namespace {
+
+constexpr int kHopper = 9;  //!< the generation whose matrix units take FP8 with these block scales
 
 /// alpha = amax_a * amax_b / (range_a * range_b), as ops/gemm.h defines it; an operand without a tensor scale
 /// is 1 / 1.
@@ -91,6 +94,12 @@ MatrixView dense(Device& device, const GemmOperand& operand, DType wanted, Devic
 void gemm(Device& device, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
           Accumulate accumulate) {
   check(a, b, out, accumulate);
+  const float* beta = accumulate == Accumulate::yes ? device.one() : device.zero();
+  if (device.properties().major == kHopper && is_native_fp8(a) && is_native_fp8(b)) {
+    multiply(device, fp8_operand(device, a, Device::operand_a), fp8_operand(device, b, Device::operand_b),
+             out, device.one(), beta);
+    return;
+  }
   const DType type = is_bf16(a) && is_bf16(b) ? DType::bf16 : DType::f32;
   const AlphaFactor factor_a = alpha_factor(a);
   const AlphaFactor factor_b = alpha_factor(b);
@@ -103,8 +112,7 @@ void gemm(Device& device, const GemmOperand& a, const GemmOperand& b, const Muta
   }
   const MatrixView dense_a = dense(device, a, type, Device::operand_a);
   const MatrixView dense_b = dense(device, b, type, Device::operand_b);
-  multiply(device, dense_a, dense_b, out, alpha,
-           accumulate == Accumulate::yes ? device.one() : device.zero());
+  multiply(device, dense_a, dense_b, out, alpha, beta);
 }
 
 }  // namespace tetrad::cuda

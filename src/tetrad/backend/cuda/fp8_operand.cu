@@ -1,0 +1,107 @@
+#include "tetrad/backend/cuda/fp8_operand.h"
+
+#include "tetrad/backend/cuda/launch.cuh"
+#include "tetrad/numerics/fp8.h"
+
+namespace tetrad::cuda {
+namespace {
+
+constexpr std::int64_t kUnit = 16;      //!< cuBLASLt wants extents that are multiples of this
+constexpr std::int64_t kScaleLine = 4;  //!< and lines of 128x128 scales padded to a multiple of this
+constexpr int kTile = 64;
+constexpr int kThreads = 256;
+
+/// in [rows, cols] -> out [cols, rows], bytes; extents are multiples of 16. A thread turns 4x4 squares in
+/// registers' stead through shared memory, so that both sides are accessed in words.
+__global__ void transpose_bytes_kernel(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
+                                       std::uint8_t* out) {
+  __shared__ std::uint8_t tile[kTile][kTile + 4];
+  const std::int64_t first_row = std::int64_t{blockIdx.y} * kTile;
+  const std::int64_t first_col = std::int64_t{blockIdx.x} * kTile;
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / 4; i += kThreads) {
+    const int r = i / (kTile / 4);
+    const int c = i % (kTile / 4) * 4;
+    if (first_row + r >= rows || first_col + c >= cols) continue;
+    const auto word = *reinterpret_cast<const std::uint32_t*>(in + (first_row + r) * cols + first_col + c);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) tile[c + k][r] = static_cast<std::uint8_t>(word >> (8 * k));
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / 4; i += kThreads) {
+    const int c = i / (kTile / 4);
+    const int r = i % (kTile / 4) * 4;
+    if (first_row + r >= rows || first_col + c >= cols) continue;
+    *reinterpret_cast<std::uint32_t*>(out + (first_col + c) * rows + first_row + r) =
+        *reinterpret_cast<const std::uint32_t*>(&tile[c][r]);
+  }
+}
+
+/// out[j * stride + i] = in[i * row_step + j * col_step] for i < rows, j < cols.
+__global__ void arrange_scales_kernel(const float* in, std::int64_t row_step, std::int64_t col_step,
+                                      std::int64_t rows, std::int64_t cols, std::int64_t stride, float* out) {
+  const std::int64_t index = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (index >= rows * cols) return;
+  const std::int64_t i = index % rows;
+  const std::int64_t j = index / rows;
+  out[j * stride + i] = in[i * row_step + j * col_step];
+}
+
+}  // namespace
+
+bool is_native_fp8(const GemmOperand& operand) {
+  const QuantizedTensor* tensor = operand.quantized();
+  if (tensor == nullptr || tensor->spec.format != Format::fp8) return false;
+  const BlockShape& block = tensor->spec.block;
+  // A block of 1x128 has its 128 elements along the tensor's columns, which must then be the reduction
+  // dimension.
+  const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !operand.is_transposed();
+  const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
+  return (rows_of_128 || squares) && operand.rows() % kUnit == 0 && operand.cols() % fp8::kBlock == 0;
+}
+
+Fp8Operand fp8_operand(Device& device, const GemmOperand& operand, Device::Slot slot) {
+  const QuantizedTensor& tensor = *operand.quantized();
+  const std::int64_t rows = operand.rows();
+  const std::int64_t depth = operand.cols();
+  const bool squares = tensor.spec.block.rows > 1;
+  const std::int64_t depth_blocks = depth / fp8::kBlock;
+  const std::int64_t row_blocks = ceil_div(rows, std::int64_t{fp8::kBlock});
+  const std::int64_t line = ceil_div(depth_blocks, kScaleLine) * kScaleLine;
+  const std::int64_t scales = squares ? row_blocks * line : depth_blocks * rows;
+  std::byte* memory = device.scratch(
+      slot, static_cast<std::size_t>(scales) * sizeof(float) + 256 + static_cast<std::size_t>(rows * depth));
+  auto* arranged = reinterpret_cast<float*>(memory);
+
+  // Stored scales are [scale_rows, scale_cols] of the tensor, lying by its order; the operand may be the
+  // other way round.
+  const bool row_major = tensor.order == CodeOrder::row_major;
+  const std::int64_t tensor_row_step = row_major ? tensor.scale_cols() : 1;
+  const std::int64_t tensor_col_step = row_major ? 1 : tensor.scale_rows();
+  const std::int64_t row_step = operand.is_transposed() ? tensor_col_step : tensor_row_step;
+  const std::int64_t depth_step = operand.is_transposed() ? tensor_row_step : tensor_col_step;
+  const auto* stored = tensor.scales.as<float>();
+  const auto arrange = [&](std::int64_t fast, std::int64_t slow, std::int64_t fast_step,
+                           std::int64_t slow_step, std::int64_t stride) {
+    launch(device, ceil_div(fast * slow, std::int64_t{kThreads}), kThreads, 0, arrange_scales_kernel, stored,
+           fast_step, slow_step, fast, slow, stride, arranged);
+  };
+  if (squares)
+    arrange(depth_blocks, row_blocks, depth_step, row_step, line);
+  else
+    arrange(rows, depth_blocks, row_step, depth_step, rows);
+
+  const auto* codes = tensor.codes.as<std::uint8_t>();
+  const bool depth_last = row_major != operand.is_transposed();
+  if (!depth_last) {
+    auto* turned = reinterpret_cast<std::uint8_t*>(
+        memory + (static_cast<std::size_t>(scales) * sizeof(float) + 255) / 256 * 256);
+    const dim3 grid(static_cast<unsigned>(ceil_div(rows, std::int64_t{kTile})),
+                    static_cast<unsigned>(ceil_div(depth, std::int64_t{kTile})), 1);
+    transpose_bytes_kernel<<<grid, kThreads, 0, device.stream()>>>(codes, depth, rows, turned);
+    check_launch();
+    codes = turned;
+  }
+  return {codes, arranged, rows, depth, squares};
+}
+
+}  // namespace tetrad::cuda
