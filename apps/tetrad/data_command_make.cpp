@@ -8,6 +8,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/data/prepare.h"
 #include "tetrad/data/token_file.h"
+#include "tetrad/io/atomic_file.h"
 
 namespace tetrad::app {
 namespace {
@@ -34,6 +35,7 @@ void print_json(const nlohmann::json& object) {
 
 TokenMetadata write_synth(const std::string& name, const SynthConfig& config, std::int64_t tokens) {
   const std::unique_ptr<SynthSource> source = make_synth(config);
+  create_folder_of(name);
   TokenFileWriter writer(name, source->vocab());
   std::vector<std::int32_t> buffer(std::size_t{1} << 20);
   for (std::int64_t done = 0; done < tokens;) {

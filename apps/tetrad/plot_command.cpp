@@ -27,7 +27,10 @@ void run(const PlotOptions& options) {
   const References references = read_references(runs);
   const Figure figure = make_figure(runs, references, options.smooth);
   const std::vector<RunSummary> summaries = summarize(runs);
-  if (!options.svg.empty()) write_file_atomically(options.svg, draw_svg(figure, headline(summaries)));
+  if (!options.svg.empty()) {
+    create_folder_of(options.svg);
+    write_file_atomically(options.svg, draw_svg(figure, headline(summaries)));
+  }
   if (options.json) {
     fmt::print("{}\n", to_json_text(summaries, references));
     return;

@@ -9,6 +9,7 @@
 #include "error_table.h"
 #include "quantize_command.h"
 #include "tetrad/core/error.h"
+#include "tetrad/io/atomic_file.h"
 #include "tetrad/io/safetensors.h"
 #include "tetrad/numerics/f16.h"
 #include "tetrad/ops/backend.h"
@@ -193,8 +194,9 @@ void print_report(const QuantizeArguments& arguments, std::vector<ErrorRow> rows
 
 void quantize_file(const QuantizeArguments& arguments) {
   const SafetensorsFile file(arguments.input);
-  SafetensorsWriter writer(arguments.output, all_outputs(file, arguments),
-                           {{"tetrad.quantizer", describe(arguments.spec)}});
+  const std::vector<TensorDeclaration> outputs = all_outputs(file, arguments);
+  create_folder_of(arguments.output);
+  SafetensorsWriter writer(arguments.output, outputs, {{"tetrad.quantizer", describe(arguments.spec)}});
   std::vector<ErrorRow> rows;
   std::size_t done = 0;
   for (const TensorInfo& tensor : file.tensors()) {

@@ -6,6 +6,7 @@
 #include "command.h"
 #include "model_commands.h"
 #include "tetrad/eval/score.h"
+#include "tetrad/io/atomic_file.h"
 #include "tetrad/io/safetensors.h"
 
 namespace tetrad::app {
@@ -32,6 +33,7 @@ void write_logits(const std::string& path, const Lines& lines, const std::vector
   for (std::size_t i = 0; i < lines.size(); ++i)
     declarations.push_back(
         {fmt::format("line.{}", i), DType::f32, {static_cast<std::int64_t>(lines[i].size()), vocab}});
+  create_folder_of(path);
   SafetensorsWriter writer(path, declarations);
   for (std::size_t i = 0; i < lines.size(); ++i)
     writer.write(fmt::format("line.{}", i), bytes_of(scores[i].logits));
@@ -59,6 +61,7 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
   std::vector<TensorDeclaration> declarations;
   for (const auto& parameter : model.decoder().parameters())
     declarations.push_back({parameter->name, DType::f32, parameter->shape});
+  create_folder_of(options.gradients);
   SafetensorsWriter writer(options.gradients, declarations);
   for (const auto& parameter : model.decoder().parameters()) {
     Buffer copy;

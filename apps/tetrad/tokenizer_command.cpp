@@ -44,6 +44,7 @@ void train(const TrainArguments& arguments) {
   if (tokenizer.vocab() < arguments.vocab)
     fmt::print(stderr, "tetrad: the text has too few pairs that occur twice: {} tokens instead of {}\n",
                tokenizer.vocab(), arguments.vocab);
+  create_folder_of(arguments.output);
   write_file_atomically(arguments.output, to_tokenizer_json(tokenizer.definition()));
   if (arguments.json) {
     const nlohmann::json object = {{"output", arguments.output},

@@ -59,6 +59,20 @@ class DataCommand : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(DataCommand, CreatesTheFolderOfItsOutput) {
+  run_json({"data", "prepare", text(), "-o", folder_.file("a/b/prepared")});
+  EXPECT_GT(TokenFile(folder_.file("a/b/prepared")).size(), 0);
+  run_json(
+      {"data", "synth", "markov", "-o", folder_.file("c/synth"), "--tokens", "1000", "--heldout", "0.1"});
+  EXPECT_EQ(TokenFile(folder_.file("c/synth-heldout")).size(), 100);
+  run_json({"tokenizer", "train", text(), "-o", folder_.file("d/e/tokenizer.json"), "--vocab", "300"});
+  EXPECT_TRUE(fs::is_regular_file(folder_ / "d/e/tokenizer.json"));
+  // Input that is refused leaves no folder behind.
+  expect_bad_input({"data", "prepare", folder_.file("text/picture.png"), "-o", folder_.file("f/out")},
+                   "zero bytes");
+  EXPECT_FALSE(fs::exists(folder_ / "f"));
+}
+
 TEST_F(DataCommand, PrepareWithBytes) {
   const json report = run_json({"data", "prepare", text(), "-o", out(), "--heldout", "0.1"});
   EXPECT_EQ(report["files"], 40);
@@ -193,7 +207,7 @@ TEST_F(DataCommand, BadInputIsExitCodeTwo) {
   expect_bad_input({"data", "prepare", text(), "-o", out(), "--tokenizer", bad}, "bad.json");
   expect_bad_input({"data", "prepare", text(), "-o", out(), "--heldout", "1.5"}, "heldout");
   expect_bad_input({"data", "prepare", text(), "-o", out(), "--heldout", "nan"}, "held-out");
-  expect_bad_input({"data", "prepare", text(), "-o", folder_.file("absent/out")}, "absent");
+  expect_bad_input({"data", "prepare", text(), "-o", folder_.file("outside.txt/new/out")}, "outside.txt");
   expect_bad_input({"data", "synth", "klingon", "-o", out()}, "klingon");
   expect_bad_input({"data", "synth", "markov", "-o", out(), "--branching", "100"}, "successors");
   expect_bad_input({"data", "synth", "markov", "-o", out(), "--tokens", "0"}, "tokens");

@@ -71,7 +71,7 @@ TEST(QuantizeCommand, WritesWhatTheOracleComputes) {
   const TemporaryFolder folder;
   const std::vector<float> x = oracle::make_input("heavy_tailed", 32, 64);
   const std::string in = write_tensors(folder, {input("w", DType::f32, {32, 64}, x)});
-  const std::string out = folder.file("out.safetensors");
+  const std::string out = folder.file("a/new/folder/out.safetensors");
   const Outcome run = run_tetrad({"quantize", in, "-o", out, "--dequantize"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_NE(run.out.find("SQNR dB"), std::string::npos);
@@ -243,8 +243,8 @@ TEST(QuantizeCommand, RefusesBadFilesAndPlaces) {
   const std::string out = folder.file("out.safetensors");
   expect_bad_input(folder, {"quantize", folder.file("absent"), "-o", out}, "absent");
   expect_bad_input(folder, {"quantize", folder.path().string(), "-o", out}, folder.path().string());
-  expect_bad_input(folder, {"quantize", in, "-o", folder.file("absent/out.safetensors")}, "absent");
   expect_bad_input(folder, {"quantize", in, "-o", in + "/out.safetensors"}, "out.safetensors");
+  expect_bad_input(folder, {"quantize", in, "-o", in + "/new/out.safetensors"}, "out.safetensors");
   expect_bad_input(folder, {"quantize", in, "-o", folder.path().string()}, folder.path().string());
   expect_bad_input(folder, {"quantize", in}, "-o");
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -270,7 +271,7 @@ TEST_F(Training, ACheckpointCanBeUsed) {
   const Words score = {"score", folder_.file("run"), "--tokens", folder_.file("ids.txt"), "--precision",
                        "f32"};
   Words with_files = score;
-  with_files.insert(with_files.end(), {"--json", "--logits", folder_.file("logits.safetensors")});
+  with_files.insert(with_files.end(), {"--json", "--logits", folder_.file("new/logits.safetensors")});
   const Outcome scored = run_tetrad(with_files);
   ASSERT_EQ(scored.exit_code, 0) << scored.err;
   const nlohmann::json lines = nlohmann::json::parse(scored.out)["lines"];
@@ -278,6 +279,16 @@ TEST_F(Training, ACheckpointCanBeUsed) {
   EXPECT_TRUE(lines[0]["logprobs"][0].is_null());
   EXPECT_EQ(lines[0]["logprobs"].size(), 5u);
   EXPECT_LT(lines[0]["sum"].get<double>(), 0);
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "new/logits.safetensors"));
+
+  write_file(folder_ / "ids.txt", "1 2 3\n7 8 9\n");
+  Words with_gradients = score;
+  with_gradients.insert(with_gradients.end(), {"--gradients", folder_.file("newer/gradients.safetensors")});
+  EXPECT_EQ(run_tetrad(with_gradients).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "newer/gradients.safetensors"));
+  EXPECT_EQ(run_tetrad({"plot", folder_.file("run"), "--svg", folder_.file("figures/loss.svg")}).exit_code,
+            0);
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "figures/loss.svg"));
 
   for (const char* bad : {"1 2 64\n", "1 x\n", "\n", "-1\n"}) {
     write_file(folder_ / "ids.txt", bad);

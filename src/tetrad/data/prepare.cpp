@@ -10,6 +10,7 @@
 #include "tetrad/core/hash.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/data/token_file.h"
+#include "tetrad/io/atomic_file.h"
 #include "tetrad/io/mapped_file.h"
 
 namespace tetrad {
@@ -151,6 +152,7 @@ PrepareResult prepare_tokens(const TextFiles& files, const Tokenizer& tokenizer,
     (document.heldout ? heldout : train).bytes += static_cast<std::int64_t>(document.end - document.begin);
     result.heldout_files += document.heldout ? 1 : 0;
   }
+  create_folder_of(options.output);
   TokenFileWriter train_writer(options.output, tokenizer.vocab());
   std::optional<TokenFileWriter> heldout_writer;
   if (heldout.bytes > 0) heldout_writer.emplace(heldout_name(options.output), tokenizer.vocab());

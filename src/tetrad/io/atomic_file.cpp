@@ -17,8 +17,8 @@ namespace tetrad {
 namespace {
 
 [[noreturn]] void cannot_create(const std::string& target, const std::string& reason) {
-  fail("cannot write {}: {}; choose another output path, or create its folder and check its permissions",
-       target, reason);
+  fail("cannot write {}: {}; choose another output path, or check the permissions of its folder", target,
+       reason);
 }
 
 std::string errno_message() { return std::generic_category().message(errno); }
@@ -42,6 +42,16 @@ bool sync_folder(const std::filesystem::path& folder) {
   const std::filesystem::path& path = folder.empty() ? std::filesystem::path(".") : folder;
   const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return descriptor.is_open() && sync_folder(descriptor.get());
+}
+
+void create_folder_of(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.parent_path();
+  if (folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    cannot_create(fmt::format("{:?}", file.native()),
+                  fmt::format("folder {:?}: {}", folder.native(), error.message()));
 }
 
 AtomicFile::AtomicFile(const std::filesystem::path& target, Sha256* hash)

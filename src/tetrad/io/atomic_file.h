@@ -59,6 +59,11 @@ class AtomicFile {
   std::uint64_t end_ = 0;  //!< Of the furthest byte written.
 };
 
+/// The folder that `file` is to be in, and those above it, where a user names a new output. AtomicFile does
+/// not do this itself: a folder that disappears under a run must be noticed. Throws Error (bad input) if it
+/// cannot be created.
+void create_folder_of(const std::filesystem::path& file);
+
 /// A whole small file in one call.
 void write_file_atomically(const std::filesystem::path& target, std::string_view text);
 
