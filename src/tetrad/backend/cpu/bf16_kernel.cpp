@@ -1,0 +1,72 @@
+#include "tetrad/backend/cpu/bf16_kernel.h"
+
+#include "tetrad/core/error.h"
+
+#if defined(__AVX512BF16__)
+
+#include <immintrin.h>
+
+#include "tetrad/backend/cpu/simd.h"
+
+namespace tetrad::cpu {
+namespace {
+
+template <int kStrips>
+void multiply(const Bf16Block& block, bool add, float* sums) {
+  __m512 sum[kBlockRows][kStrips];
+  TETRAD_UNROLL
+  for (int r = 0; r < kBlockRows; ++r) TETRAD_UNROLL
+  for (int s = 0; s < kStrips; ++s) sum[r][s] = _mm512_setzero_ps();
+
+  const std::uint32_t* a = block.a;
+  const std::uint32_t* b = block.b;
+  for (std::int64_t p = 0; p < block.pairs; ++p, a += kStrip, b += kStrip) {
+    __m512i right[kStrips];
+    TETRAD_UNROLL
+    for (int s = 0; s < kStrips; ++s) right[s] = _mm512_loadu_si512(b + s * block.b_stride);
+    TETRAD_UNROLL
+    for (int r = 0; r < kBlockRows; ++r) {
+      const __m512i left = _mm512_set1_epi32(static_cast<int>(a[r]));
+      TETRAD_UNROLL
+      for (int s = 0; s < kStrips; ++s)
+        sum[r][s] = _mm512_dpbf16_ps(sum[r][s], reinterpret_cast<__m512bh>(left),
+                                     reinterpret_cast<__m512bh>(right[s]));
+    }
+  }
+
+  TETRAD_UNROLL
+  for (int r = 0; r < kBlockRows; ++r) TETRAD_UNROLL
+  for (int s = 0; s < kStrips; ++s) {
+    float* out = sums + r * kBlockCols + s * kStrip;
+    _mm512_storeu_ps(out, add ? _mm512_add_ps(_mm512_loadu_ps(out), sum[r][s]) : sum[r][s]);
+  }
+}
+
+}  // namespace
+
+bool has_bf16_kernel() { return true; }
+
+void multiply_bf16(const Bf16Block& block, bool add, float* sums) {
+  if (block.strips == 3)
+    multiply<3>(block, add, sums);
+  else if (block.strips == 2)
+    multiply<2>(block, add, sums);
+  else
+    multiply<1>(block, add, sums);
+}
+
+}  // namespace tetrad::cpu
+
+#else
+
+namespace tetrad::cpu {
+
+bool has_bf16_kernel() { return false; }
+
+void multiply_bf16(const Bf16Block& /*block*/, bool /*add*/, float* /*sums*/) {
+  throw Error("multiply_bf16: this build has no BF16 kernel; ask has_bf16_kernel() first");
+}
+
+}  // namespace tetrad::cpu
+
+#endif
