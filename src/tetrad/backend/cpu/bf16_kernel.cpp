@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include "tetrad/backend/cpu/simd.h"
+#include "tetrad/numerics/e2m1.h"
 
 namespace tetrad::cpu {
 namespace {
@@ -55,6 +56,25 @@ void multiply_bf16(const Bf16Block& block, bool add, float* sums) {
     multiply<1>(block, add, sums);
 }
 
+void decode_e2m1_tile(const std::uint8_t (&bytes)[kStrip / 2][kStrip], const float (&scales)[kStrip],
+                      std::uint32_t* out) {
+  float values[1 << 4];
+  for (std::uint32_t code = 0; code < 1 << 4; ++code) values[code] = E2m1::decode(code);
+  const F32x16 scale = load_lanes(scales);
+  // Uses the lowest four bits of a lane.
+  const auto value = [table = load_lanes(values)](U32x16 codes) {
+    return F32x16(_mm512_maskz_permutexvar_ps(0xFFFF, __m512i(codes), __m512(table)));
+  };
+  for (std::int64_t p = 0; p < kStrip / 2; ++p) {
+    const auto* line = reinterpret_cast<const __m128i*>(bytes[p]);
+    const auto codes = U32x16(_mm512_maskz_cvtepu8_epi32(0xFFFF, _mm_loadu_si128(line)));
+    const U32x16 even = U32x16(value(codes) * scale) >> 16;
+    const U32x16 odd = U32x16(value(codes >> 4) * scale) & 0xFFFF0000u;
+    const U32x16 pairs = even | odd;
+    std::memcpy(out + p * kStrip, &pairs, sizeof(pairs));
+  }
+}
+
 }  // namespace tetrad::cpu
 
 #else
@@ -65,6 +85,11 @@ bool has_bf16_kernel() { return false; }
 
 void multiply_bf16(const Bf16Block& /*block*/, bool /*add*/, float* /*sums*/) {
   throw Error("multiply_bf16: this build has no BF16 kernel; ask has_bf16_kernel() first");
+}
+
+void decode_e2m1_tile(const std::uint8_t (&/*bytes*/)[kStrip / 2][kStrip], const float (&/*scales*/)[kStrip],
+                      std::uint32_t* /*out*/) {
+  throw Error("decode_e2m1_tile: this build has no BF16 kernel; ask has_bf16_kernel() first");
 }
 
 }  // namespace tetrad::cpu

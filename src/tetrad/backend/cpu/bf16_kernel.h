@@ -36,4 +36,9 @@ struct Bf16Block {
 /// rounded on its own, then added).
 void multiply_bf16(const Bf16Block& block, bool add, float* sums);
 
+/// Sixteen columns of sixteen rows of E2M1 codes: bytes[p] holds columns 2p (lower nibble) and 2p + 1 of each
+/// row; scales are the rows'. Writes eight lines of a strip, each element code x scale, which must be exact.
+void decode_e2m1_tile(const std::uint8_t (&bytes)[kStrip / 2][kStrip], const float (&scales)[kStrip],
+                      std::uint32_t* out);
+
 }  // namespace tetrad::cpu

@@ -129,6 +129,70 @@ struct ColumnSource : QuantizedSource<Codec> {
   }
 };
 
+/// E2M1 codes used as they were quantized: pairs along K share a byte, so bytes are brought into the order of
+/// the strip, and decoded there.
+template <typename Codec>
+class PairSource {
+ public:
+  explicit PairSource(const QuantizedTensor& tensor)
+      : codes_(tensor.codes.as<std::uint8_t>()), scales_(tensor.scales.as<std::uint8_t>()) {
+    const bool by_rows = tensor.order == CodeOrder::row_major;
+    row_stride_ = by_rows ? tensor.code_bytes_per_row() : 1;
+    pair_stride_ = by_rows ? 1 : tensor.rows;
+    scale_row_stride_ = by_rows ? tensor.scale_cols() : 1;
+    scale_col_stride_ = by_rows ? 1 : tensor.scale_rows();
+  }
+
+  /// A tile of `rows` rows and 16 columns, to eight lines of a strip.
+  void decode(std::int64_t row, std::int64_t rows, std::int64_t col, std::uint32_t* out) const {
+    std::uint32_t stored[kTile] = {};
+    const std::uint8_t* scales = scales_ + row * scale_row_stride_ + col / Codec::kBlock * scale_col_stride_;
+    for (std::int64_t r = 0; r < rows; ++r) stored[r] = scales[r * scale_row_stride_];
+    float values[kTile];
+#pragma omp simd
+    for (int r = 0; r < kTile; ++r) values[r] = Codec::decode_scale(stored[r]);
+    std::uint8_t bytes[kTile / 2][kTile];
+    const std::uint8_t* codes = codes_ + row * row_stride_ + col / 2 * pair_stride_;
+    if (rows < kTile || pair_stride_ > 1)
+      gather_bytes(codes, rows, bytes);
+    else
+      turn_bytes(codes, bytes);
+    decode_e2m1_tile(bytes, values, out);
+  }
+
+ private:
+  void gather_bytes(const std::uint8_t* codes, std::int64_t rows,
+                    std::uint8_t (&bytes)[kTile / 2][kTile]) const {
+    if (rows < kTile) std::memset(bytes, 0, sizeof(bytes));
+    for (std::int64_t p = 0; p < kTile / 2; ++p)
+      if (row_stride_ == 1 && rows == kTile)
+        std::memcpy(bytes[p], codes + p * pair_stride_, kTile);
+      else
+        for (std::int64_t r = 0; r < rows; ++r) bytes[p][r] = codes[r * row_stride_ + p * pair_stride_];
+  }
+
+  /// Eight bytes of each of sixteen rows to sixteen bytes of each of eight pairs.
+  void turn_bytes(const std::uint8_t* codes, std::uint8_t (&bytes)[kTile / 2][kTile]) const {
+    U8x16 lines[kTile / 2];
+    for (int r = 0; r < kTile / 2; ++r)
+      lines[r] = Interleave8::low(eight_bytes(codes + r * row_stride_),
+                                  eight_bytes(codes + (r + kTile / 2) * row_stride_));
+    for (int step = 0; step < 3; ++step) interleave_rows<Interleave8>(lines, kTile / 2);
+    for (int p = 0; p < kTile / 2; ++p) std::memcpy(bytes[p], &lines[p], kTile);
+  }
+
+  static U8x16 eight_bytes(const std::uint8_t* in) {
+    std::uint64_t bytes = 0;
+    std::memcpy(&bytes, in, sizeof(bytes));
+    return U8x16(U64x2{bytes, 0});
+  }
+
+  const std::uint8_t* codes_;
+  const std::uint8_t* scales_;
+  std::int64_t row_stride_, pair_stride_;  //!< in bytes
+  std::int64_t scale_row_stride_, scale_col_stride_;
+};
+
 /// Lines are rows of the operand: lane r of word p is the pair p of line r.
 inline void store_rows(const Tile16& tile, std::uint32_t* out) {
   for (int half = 0; half < 2; ++half) {
@@ -165,6 +229,13 @@ void pack(const Source& source, bool lines_are_rows, const Rectangle& part, std:
     }
 }
 
+template <typename Codec>
+void pack_pairs(const PairSource<Codec>& source, const Rectangle& part, std::uint32_t* out) {
+  for (std::int64_t row = 0; row < part.row_count; row += kTile)
+    for (std::int64_t col = 0; col < part.col_count; col += kTile, out += kTile / 2 * kStrip)
+      source.decode(part.first_row + row, std::min(kTile, part.row_count - row), part.first_col + col, out);
+}
+
 }  // namespace
 
 bool is_exact_in_bf16(const GemmOperand& operand) {
@@ -186,6 +257,8 @@ void pack_bf16(const GemmOperand& operand, const Rectangle& part, std::uint32_t*
   with_codec(tensor.spec.format, tensor.amax, tensor.spec.adaptive, [&](const auto& codec) {
     using Codec = std::remove_cvref_t<decltype(codec)>;
     const bool lines_are_rows = row_major != operand.is_transposed();
+    if constexpr (Codec::kPacked)
+      if (!operand.is_transposed()) return pack_pairs(PairSource<Codec>(tensor), part, out);
     if (row_major)
       pack(RowSource<Codec>(tensor), lines_are_rows, part, out);
     else
