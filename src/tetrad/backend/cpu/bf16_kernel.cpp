@@ -14,11 +14,7 @@ namespace {
 
 template <int kStrips>
 void multiply(const Bf16Block& block, bool add, float* sums) {
-  __m512 sum[kBlockRows][kStrips];
-  TETRAD_UNROLL
-  for (int r = 0; r < kBlockRows; ++r) TETRAD_UNROLL
-  for (int s = 0; s < kStrips; ++s) sum[r][s] = _mm512_setzero_ps();
-
+  F32x16 sum[kBlockRows][kStrips] = {};
   const std::uint32_t* a = block.a;
   const std::uint32_t* b = block.b;
   for (std::int64_t p = 0; p < block.pairs; ++p, a += kStrip, b += kStrip) {
@@ -30,8 +26,7 @@ void multiply(const Bf16Block& block, bool add, float* sums) {
       const __m512i left = _mm512_set1_epi32(static_cast<int>(a[r]));
       TETRAD_UNROLL
       for (int s = 0; s < kStrips; ++s)
-        sum[r][s] = _mm512_dpbf16_ps(sum[r][s], reinterpret_cast<__m512bh>(left),
-                                     reinterpret_cast<__m512bh>(right[s]));
+        sum[r][s] = F32x16(_mm512_dpbf16_ps(__m512(sum[r][s]), __m512bh(left), __m512bh(right[s])));
     }
   }
 
@@ -39,7 +34,7 @@ void multiply(const Bf16Block& block, bool add, float* sums) {
   for (int r = 0; r < kBlockRows; ++r) TETRAD_UNROLL
   for (int s = 0; s < kStrips; ++s) {
     float* out = sums + r * kBlockCols + s * kStrip;
-    _mm512_storeu_ps(out, add ? _mm512_add_ps(_mm512_loadu_ps(out), sum[r][s]) : sum[r][s]);
+    store_lanes(add ? load_lanes(out) + sum[r][s] : sum[r][s], out);
   }
 }
 
