@@ -6,11 +6,20 @@
 
 #include <immintrin.h>
 
+#include <array>
+#include <cstring>
+
 #include "tetrad/backend/cpu/simd.h"
 #include "tetrad/numerics/e2m1.h"
 
 namespace tetrad::cpu {
 namespace {
+
+constexpr auto kE2m1Values = [] {
+  std::array<float, 1 << 4> values{};
+  for (std::uint32_t code = 0; code < values.size(); ++code) values[code] = E2m1::decode(code);
+  return values;
+}();
 
 template <int kStrips>
 void multiply(const Bf16Block& block, bool add, float* sums) {
@@ -53,11 +62,9 @@ void multiply_bf16(const Bf16Block& block, bool add, float* sums) {
 
 void decode_e2m1_tile(const std::uint8_t (&bytes)[kStrip / 2][kStrip], const float (&scales)[kStrip],
                       std::uint32_t* out) {
-  float values[1 << 4];
-  for (std::uint32_t code = 0; code < 1 << 4; ++code) values[code] = E2m1::decode(code);
   const F32x16 scale = load_lanes(scales);
   // Uses the lowest four bits of a lane.
-  const auto value = [table = load_lanes(values)](U32x16 codes) {
+  const auto value = [table = load_lanes(kE2m1Values.data())](U32x16 codes) {
     return F32x16(_mm512_maskz_permutexvar_ps(0xFFFF, __m512i(codes), __m512(table)));
   };
   for (std::int64_t p = 0; p < kStrip / 2; ++p) {

@@ -53,8 +53,7 @@ template <typename Codec>
 class QuantizedSource {
  public:
   explicit QuantizedSource(const QuantizedTensor& tensor)
-      : codes_(tensor.codes.as<std::uint8_t>()),
-        scales_(tensor.spec.block.is_whole() ? nullptr : tensor.scales.as<typename Codec::Stored>()) {
+      : codes_(tensor.codes.as<std::uint8_t>()), scales_(tensor.scales.as<typename Codec::Stored>()) {
     const bool by_rows = tensor.order == CodeOrder::row_major;
     code_stride_ = by_rows ? tensor.code_bytes_per_row() : tensor.rows;
     scale_stride_ = by_rows ? tensor.scale_cols() : tensor.scale_rows();
@@ -63,9 +62,10 @@ class QuantizedSource {
  protected:
   static constexpr int kBits = Codec::kPacked ? 4 : 8;
 
-  /// 1 where the tensor has one scale, which is alpha's.
+  /// FP8's is not the packed elements' business: see slice_scales(), or alpha.
   float scale(std::int64_t line, std::int64_t at) const {
-    return scales_ == nullptr ? 1.0f : Codec::decode_scale(scales_[line * scale_stride_ + at]);
+    if constexpr (std::is_same_v<Codec, Fp8Codec>) return 1.0f;
+    return Codec::decode_scale(scales_[line * scale_stride_ + at]);
   }
 
   const std::uint8_t* codes_;
@@ -238,10 +238,33 @@ void pack_pairs(const PairSource<Codec>& source, const Rectangle& part, std::uin
 
 }  // namespace
 
-bool is_exact_in_bf16(const GemmOperand& operand) {
+bool has_slice_scales(const GemmOperand& operand) {
+  const QuantizedTensor* tensor = operand.quantized();
+  return tensor != nullptr && tensor->spec.format == Format::fp8 && !tensor->spec.block.is_whole();
+}
+
+bool is_packable(const GemmOperand& operand) {
   if (operand.dense() != nullptr) return operand.dense()->dtype == DType::bf16;
-  const QuantSpec& spec = operand.quantized()->spec;
-  return spec.format != Format::fp8 || spec.block.is_whole();
+  const BlockShape& block = operand.quantized()->spec.block;
+  return !has_slice_scales(operand) || (operand.is_transposed() ? block.rows : block.cols) == kScaledDepth;
+}
+
+void slice_scales(const GemmOperand& operand, std::int64_t first_row, std::int64_t count, std::int64_t k,
+                  float* out) {
+  if (!has_slice_scales(operand)) {
+    std::fill_n(out, count, 1.0f);
+    return;
+  }
+  const QuantizedTensor& tensor = *operand.quantized();
+  const bool row_major = tensor.order == CodeOrder::row_major;
+  const std::int64_t row_stride = row_major ? tensor.scale_cols() : 1;
+  const std::int64_t col_stride = row_major ? 1 : tensor.scale_rows();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = operand.is_transposed() ? k : first_row + i;
+    const std::int64_t col = operand.is_transposed() ? first_row + i : k;
+    out[i] = tensor.scales.as<float>()[row / tensor.spec.block.rows * row_stride +
+                                       col / tensor.spec.block.cols * col_stride];
+  }
 }
 
 void pack_bf16(const GemmOperand& operand, const Rectangle& part, std::uint32_t* out) {

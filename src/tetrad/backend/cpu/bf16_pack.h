@@ -5,13 +5,26 @@
 
 #include "tetrad/backend/cpu/bf16_kernel.h"
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/numerics/fp8.h"
 #include "tetrad/ops/gemm.h"
 
 namespace tetrad::cpu {
 
-/// Whether every element that the operand can hold is a BF16 value: BF16 itself, and codes with a scale that
-/// leaves them one (NVFP4, MXFP4) or that is left to alpha (FP8 with one scale for the tensor).
-bool is_exact_in_bf16(const GemmOperand& operand);
+/// Depth over which the elements of a packed row may have a common factor, see slice_scales().
+inline constexpr std::int64_t kScaledDepth = fp8::kBlock;
+
+/// Whether an operand can be packed: BF16 itself; codes with a scale that leaves them BF16 values (NVFP4,
+/// MXFP4) or that is left to alpha (FP8 with one scale for the tensor); and FP8 whose scales, which would
+/// not, are the same over each kScaledDepth of the depth.
+bool is_packable(const GemmOperand& operand);
+
+/// Whether the packed elements are still to be multiplied by slice_scales(): FP8 in blocks.
+bool has_slice_scales(const GemmOperand& operand);
+
+/// What the packed elements of `count` rows from `first_row` are multiplied by, at depths [k, k +
+/// kScaledDepth).
+void slice_scales(const GemmOperand& operand, std::int64_t first_row, std::int64_t count, std::int64_t k,
+                  float* out);
 
 /// Depth of a packed operand, in pairs: whole chunks of 16 elements.
 constexpr std::int64_t packed_pairs(std::int64_t depth) { return (depth + 15) / 16 * 8; }

@@ -42,10 +42,23 @@ std::uint32_t* words(Buffer& buffer, std::int64_t count) {
   return reinterpret_cast<std::uint32_t*>(workspace(buffer, count));
 }
 
+/// Of the rows and columns of a tile; those that are not there are zero.
+struct SliceScales {
+  float a[kTileRows] = {};
+  float b[kPanelCols] = {};
+};
+
 class Product {
  public:
   Product(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate)
-      : a_(a), b_(b), out_(out), depth_(a.cols()), alpha_(gemm_alpha(a, b)), accumulate_(accumulate) {}
+      : a_(a),
+        b_(b),
+        out_(out),
+        depth_(a.cols()),
+        scaled_(has_slice_scales(a) || has_slice_scales(b)),
+        slice_(scaled_ ? kScaledDepth : kSlice),
+        alpha_(gemm_alpha(a, b)),
+        accumulate_(accumulate) {}
 
   void run(Buffer& packed_b) {
     for (std::int64_t first_col = 0; first_col < out_.cols; first_col += kPanelCols) {
@@ -79,34 +92,53 @@ class Product {
   void multiply_tile(const Rectangle& tile, const std::uint32_t* b) const {
     thread_local Buffer buffer_a;
     thread_local Buffer buffer_sums;
-    std::uint32_t* packed_a = words(buffer_a, packed_words(tile.row_count, std::min(kSlice, depth_)));
-    const std::int64_t blocks_across = ceil_div(tile.col_count, kBlockCols);
-    const bool one_slice = depth_ <= kSlice;
-    float* all_sums = workspace(
-        buffer_sums, kBlockSize * (one_slice ? 1 : ceil_div(tile.row_count, kBlockRows) * blocks_across));
+    std::uint32_t* packed_a = words(buffer_a, packed_words(tile.row_count, std::min(slice_, depth_)));
+    const std::int64_t blocks = ceil_div(tile.row_count, kBlockRows) * ceil_div(tile.col_count, kBlockCols);
+    float* all_sums = workspace(buffer_sums, kBlockSize * (depth_ <= slice_ ? 1 : blocks));
+    SliceScales scales;
 
     std::int64_t k = 0;
     do {
-      const std::int64_t slice = std::min(kSlice, depth_ - k);
+      const std::int64_t slice = std::min(slice_, depth_ - k);
       pack_bf16(a_, {tile.first_row, tile.row_count, k, slice}, packed_a);
+      if (scaled_) {
+        slice_scales(a_, tile.first_row, tile.row_count, k, scales.a);
+        slice_scales(b_, tile.first_col, tile.col_count, k, scales.b);
+      }
       float* sums = all_sums;
       for (std::int64_t col = 0; col < tile.col_count;) {
         const std::int64_t strips = strips_of_block(ceil_div(tile.col_count - col, kStrip));
         for (std::int64_t row = 0; row < tile.row_count; row += kBlockRows) {
           const std::int64_t strip = row / kStrip * kStrip * packed_pairs(slice) + row % kStrip;
-          multiply_bf16({packed_a + strip, b + col * packed_pairs(depth_) + k / 2 * kStrip,
-                         kStrip * packed_pairs(depth_), strips, ceil_div(slice, 2)},
-                        k > 0, sums);
+          const Bf16Block block{packed_a + strip, b + col * packed_pairs(depth_) + k / 2 * kStrip,
+                                kStrip * packed_pairs(depth_), strips, ceil_div(slice, 2)};
+          if (scaled_)
+            add_scaled(block, scales.a + row, scales.b + col, k > 0, sums);
+          else
+            multiply_bf16(block, k > 0, sums);
           if (k + slice == depth_)
             finish({tile.first_row + row, std::min(kBlockRows, tile.row_count - row), tile.first_col + col,
                     std::min(strips * kStrip, tile.col_count - col)},
                    sums);
-          if (!one_slice) sums += kBlockSize;
+          if (depth_ > slice_) sums += kBlockSize;
         }
         col += strips * kStrip;
       }
       k += slice;
     } while (k < depth_);
+  }
+
+  /// multiply_bf16(), where rows and columns of the block's sums have factors.
+  static void add_scaled(const Bf16Block& block, const float* row_scales, const float* col_scales, bool add,
+                         float* sums) {
+    float part[kBlockSize];
+    multiply_bf16(block, false, part);
+    for (std::int64_t r = 0; r < kBlockRows; ++r)
+      for (std::int64_t s = 0; s < block.strips; ++s) {
+        const std::int64_t at = r * kBlockCols + s * kStrip;
+        const F32x16 scaled = load_lanes(part + at) * row_scales[r] * load_lanes(col_scales + s * kStrip);
+        store_lanes(add ? load_lanes(sums + at) + scaled : scaled, sums + at);
+      }
   }
 
   /// Two blocks of two rather than one of three and one of one.
@@ -140,6 +172,8 @@ class Product {
   const GemmOperand& b_;
   MutableMatrixView out_;
   std::int64_t depth_;
+  bool scaled_;  //!< the sums of a slice are to be multiplied by the operands' slice_scales()
+  std::int64_t slice_;
   float alpha_;
   Accumulate accumulate_;
 };
@@ -147,7 +181,7 @@ class Product {
 }  // namespace
 
 bool is_for_gemm_bf16(const GemmOperand& a, const GemmOperand& b) {
-  return has_bf16_kernel() && is_exact_in_bf16(a) && is_exact_in_bf16(b);
+  return has_bf16_kernel() && is_packable(a) && is_packable(b);
 }
 
 void gemm_bf16(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
