@@ -139,8 +139,8 @@ class Gemm : public ::testing::TestWithParam<std::tuple<std::string, Form, Form>
 };
 
 TEST_P(Gemm, EqualsDoublePrecisionOverTheDecodedOperands) {
-  for (const Shape& shape :
-       {Shape{16, 16, 128}, Shape{48, 80, 256}, Shape{272, 304, 128}, Shape{160, 16, 400}}) {
+  for (const Shape& shape : {Shape{16, 16, 128}, Shape{48, 80, 256}, Shape{272, 304, 128},
+                             Shape{160, 16, 400}, Shape{48, 112, 1040}}) {
     TestOperand a;
     TestOperand b;
     make_operand(device(), std::get<1>(GetParam()), shape.m, shape.k, a);

@@ -20,7 +20,9 @@ namespace tetrad::cpu {
 using F32x16 = float __attribute__((vector_size(64), may_alias));
 using U32x16 = std::uint32_t __attribute__((vector_size(64)));
 using U32x8 = std::uint32_t __attribute__((vector_size(32)));
+using U8x16 = std::uint8_t __attribute__((vector_size(16)));
 using U16x16 = std::uint16_t __attribute__((vector_size(32)));
+using U64x2 = std::uint64_t __attribute__((vector_size(16)));
 using U64x4 = std::uint64_t __attribute__((vector_size(32)));
 
 inline F32x16 load_lanes(const float* in) {
@@ -49,8 +51,16 @@ inline void store_lanes(F32x16 lanes, Bf16* out) {
 /// load that follows then waits for all of them to reach the cache.)
 inline void copy_lanes(const float* in, float* out) { store_lanes(load_lanes(in), out); }
 
-// Interleaving two rows: the lower, or the upper, halves of their 128-bit parts, in units of 16, 32 or 64
+// Interleaving two rows: the lower, or the upper, halves of their 128-bit parts, in units of 8, 16, 32 or 64
 // bits.
+struct Interleave8 {
+  static U8x16 low(U8x16 a, U8x16 b) {
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  }
+  static U8x16 high(U8x16 a, U8x16 b) {
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  }
+};
 struct Interleave16 {
   static U16x16 low(U16x16 a, U16x16 b) {
     return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
