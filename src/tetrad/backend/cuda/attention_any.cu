@@ -67,7 +67,8 @@ __global__ void __launch_bounds__(kAnyThreads) any_forward_kernel(Parameters<T> 
     if (lane == 0 && p.log_sum_exp != nullptr) p.log_sum_exp[position] = largest + logf(sum);
     return;
   }
-  const std::int64_t positions = std::int64_t{gridDim.x} / p.splits / p.query_blocks * shape.group * shape.sequence;
+  const std::int64_t positions =
+      std::int64_t{gridDim.x} / p.splits / p.query_blocks * shape.group * shape.sequence;
   float* const partial = p.partial + (split * positions + position) * (shape.head_dim + 2);
   store_row(shape, sums, 1, partial);
   if (lane != 0) return;
@@ -79,10 +80,11 @@ __global__ void __launch_bounds__(kAnyThreads) any_forward_kernel(Parameters<T> 
 template <typename T>
 __global__ void __launch_bounds__(kAnyThreads) combine_kernel(Parameters<T> p, std::int64_t positions) {
   const AnyShape& shape = p.shape;
-  const std::int64_t position =
-      std::int64_t{blockIdx.x} * kAnyRows + static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t position = std::int64_t{blockIdx.x} * kAnyRows + static_cast<int>(threadIdx.x) / kWarp;
   if (position >= positions) return;
-  const auto part = [&](int split) { return p.partial + (split * positions + position) * (shape.head_dim + 2); };
+  const auto part = [&](int split) {
+    return p.partial + (split * positions + position) * (shape.head_dim + 2);
+  };
   float largest = -INFINITY;
   for (int split = 0; split < p.splits; ++split) largest = fmaxf(largest, part(split)[shape.head_dim]);
   float sums[kAnyColumns] = {};
@@ -99,7 +101,8 @@ __global__ void __launch_bounds__(kAnyThreads) combine_kernel(Parameters<T> p, s
     }
   }
   const std::int64_t head = position / shape.sequence % shape.heads;
-  const std::int64_t row = position / shape.sequence / shape.heads * shape.sequence + position % shape.sequence;
+  const std::int64_t row =
+      position / shape.sequence / shape.heads * shape.sequence + position % shape.sequence;
   store_row(shape, sums, 1 / sum, p.out.row(row) + head * shape.head_dim);
   if (threadIdx.x % kWarp == 0 && p.log_sum_exp != nullptr) p.log_sum_exp[position] = largest + logf(sum);
 }
@@ -133,13 +136,15 @@ void attention_of_any_shape(Device& device, const AttentionProblem& problem) {
     const std::int64_t positions = shape.batch * shape.heads * shape.sequence;
     if (p.splits > 1)
       p.partial = device.scratch<float>(Device::attention, p.splits * positions * (shape.head_dim + 2));
-    const auto bytes = static_cast<std::size_t>(p.shape.tile_size() + kAnyRows * p.shape.width()) * sizeof(float);
+    const auto bytes =
+        static_cast<std::size_t>(p.shape.tile_size() + kAnyRows * p.shape.width()) * sizeof(float);
     launch(device, blocks * p.splits, kAnyThreads, bytes, any_forward_kernel<T, width>, p);
     if (p.splits > 1)
       launch(device, ceil_div(positions, kAnyRows), kAnyThreads, 0, combine_kernel<T>, p, positions);
   };
   with_type(problem.q.dtype, [&](auto type) {
-    with_any_width(shape, [&](auto width) { attend(type, width); }, problem.k, problem.v);
+    with_any_width(
+        shape, [&](auto width) { attend(type, width); }, problem.k, problem.v);
   });
 }
 

@@ -2,7 +2,8 @@
 // Attention of any head_dim, element type and alignment, in f32 arithmetic: simple rather than fast.
 //
 // A warp has one row: a query, or in the backward pass also a key. A block has 8 such rows that meet the same
-// others, 32 at a time, from shared memory: a lane has one of these for scores, and each 32nd column for sums.
+// others, 32 at a time, from shared memory: a lane has one of these for scores, and each 32nd column for
+// sums.
 
 #include "tetrad/backend/cuda/attention_mma.cuh"
 #include "tetrad/backend/cuda/element.cuh"
@@ -67,7 +68,8 @@ __device__ inline void load_tile(const AnyShape& shape, const T* from, std::int6
 /// A warp's row times the lane's row of a tile.
 __device__ inline float dot(const AnyShape& shape, const float* own, const float* tile) {
   const auto* a = reinterpret_cast<const float4*>(own);
-  const auto* b = reinterpret_cast<const float4*>(tile + static_cast<int>(threadIdx.x) % kWarp * shape.stride());
+  const auto* b =
+      reinterpret_cast<const float4*>(tile + static_cast<int>(threadIdx.x) % kWarp * shape.stride());
   float4 sum{0, 0, 0, 0};
   for (int i = 0; i < shape.width() / 4; ++i) {
     sum.x += a[i].x * b[i].x;
@@ -91,7 +93,8 @@ __device__ inline void add_rows(const AnyShape& shape, const float* tile, float 
 }
 
 template <typename T>
-__device__ inline void store_row(const AnyShape& shape, const float (&sums)[kAnyColumns], float factor, T* to) {
+__device__ inline void store_row(const AnyShape& shape, const float (&sums)[kAnyColumns], float factor,
+                                 T* to) {
 #pragma unroll
   for (int i = 0; i < kAnyColumns; ++i) {
     const int col = static_cast<int>(threadIdx.x) % kWarp + i * kWarp;

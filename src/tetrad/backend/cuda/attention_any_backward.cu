@@ -1,5 +1,5 @@
-// Attention of any shape, backward. As on tensor cores, a block owns queries or keys, so that every sum is one
-// warp's and has a fixed order.
+// Attention of any shape, backward. As on tensor cores, a block owns queries or keys, so that every sum is
+// one warp's and has a fixed order.
 
 #include "tetrad/backend/cuda/attention_any.cuh"
 #include "tetrad/backend/cuda/attention_kernels.h"
@@ -21,11 +21,11 @@ struct Parameters {
 template <typename T>
 __global__ void __launch_bounds__(kAnyThreads) any_delta_kernel(Parameters<T> p, std::int64_t positions) {
   const AnyShape& shape = p.shape;
-  const std::int64_t position =
-      std::int64_t{blockIdx.x} * kAnyRows + static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t position = std::int64_t{blockIdx.x} * kAnyRows + static_cast<int>(threadIdx.x) / kWarp;
   if (position >= positions) return;
   const std::int64_t head = position / shape.sequence % shape.heads;
-  const std::int64_t row = position / shape.sequence / shape.heads * shape.sequence + position % shape.sequence;
+  const std::int64_t row =
+      position / shape.sequence / shape.heads * shape.sequence + position % shape.sequence;
   const T* const out = p.out.row(row) + head * shape.head_dim;
   const T* const dout = p.dout.row(row) + head * shape.head_dim;
   float sum = 0;
@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(kAnyThreads) any_keys_kernel(Parameters<T> p) 
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   auto* const q_tile = reinterpret_cast<float*>(shared_memory());
   float* const dout_tile = q_tile + shape.tile_size();
-  float* const own_k = dout_tile + shape.tile_size() + static_cast<int>(threadIdx.x) / kWarp * 2 * shape.width();
+  float* const own_k =
+      dout_tile + shape.tile_size() + static_cast<int>(threadIdx.x) / kWarp * 2 * shape.width();
   float* const own_v = own_k + shape.width();
 
   const std::int64_t block = blockIdx.x;
@@ -106,9 +107,9 @@ __global__ void __launch_bounds__(kAnyThreads) any_keys_kernel(Parameters<T> p) 
       load_tile<T, kWidth>(shape, p.q.row(row + query) + col, p.q.stride, count, q_tile);
       load_tile<T, kWidth>(shape, p.dout.row(row + query) + col, p.dout.stride, count, dout_tile);
       __syncthreads();
-      const std::int64_t position = (batch * shape.heads + head) * shape.sequence + query + min(lane, count - 1);
-      const float probability =
-          expf(dot(shape, own_k, q_tile) * shape.scale - p.log_sum_exp[position]);
+      const std::int64_t position =
+          (batch * shape.heads + head) * shape.sequence + query + min(lane, count - 1);
+      const float probability = expf(dot(shape, own_k, q_tile) * shape.scale - p.log_sum_exp[position]);
       const float gradient = dot(shape, own_v, dout_tile);
       add_rows(shape, dout_tile, probability, begin, count, dv);
       add_rows(shape, q_tile, probability * (gradient - p.delta[position]), begin, count, dk);
@@ -150,7 +151,8 @@ void attention_of_any_shape(Device& device, const AttentionBackward& op) {
                        any_queries_kernel<T, width>, p);
   };
   with_type(op.q.dtype, [&](auto type) {
-    with_any_width(shape, [&](auto width) { differentiate(type, width); }, op.q, op.k, op.v, op.dout);
+    with_any_width(
+        shape, [&](auto width) { differentiate(type, width); }, op.q, op.k, op.v, op.dout);
   });
 }
 

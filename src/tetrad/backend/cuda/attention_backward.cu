@@ -1,6 +1,6 @@
 // Attention on tensor cores, backward. Scores are computed again from log_sum_exp, twice: a block either owns
-// keys and walks over queries (dk, dv), or owns queries and walks over keys (dq). So every sum is one thread's
-// and has a fixed order.
+// keys and walks over queries (dk, dv), or owns queries and walks over keys (dq). So every sum is one
+// thread's and has a fixed order.
 
 #include "tetrad/backend/cuda/attention_kernels.h"
 #include "tetrad/backend/cuda/attention_tile.cuh"
@@ -46,14 +46,16 @@ __global__ void delta_kernel(Parameters p, std::int64_t rows) {
 /// How a block that owns keys cuts its work.
 template <int kDim>
 struct KeyTiles {
-  static constexpr int kM = kDim == 64 ? 2 : 1;  //!< 16-row fragments of a warp: two sums of kDim columns each
+  static constexpr int kM =
+      kDim == 64 ? 2 : 1;  //!< 16-row fragments of a warp: two sums of kDim columns each
   static constexpr int kWarps = kDim == 64 ? 4 : 8;
   static constexpr int kThreads = kWarps * kWarp;
   static constexpr int kKeys = kWarps * 16 * kM;
   static constexpr int kQueries = 64;  //!< copied together
   static constexpr int kStep = 32;     //!< of them at a time in registers
   static constexpr unsigned kTile = tile_bytes<kDim>(kQueries);
-  static constexpr unsigned kBytes = tile_bytes<kDim>(2 * kKeys) + 2 * 2 * kTile + 2 * 2 * kQueries * sizeof(float);
+  static constexpr unsigned kBytes =
+      tile_bytes<kDim>(2 * kKeys) + 2 * 2 * kTile + 2 * 2 * kQueries * sizeof(float);
 };
 
 /// From scores [keys, queries] and gradients of probabilities to probabilities and gradients of scores.
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(KeyTiles<kDim>::kThreads, kDim == 64 ? 2 : 1) 
   constexpr int kN = Cut::kStep / 8;
   constexpr int kThreads = Cut::kThreads;
   unsigned char* const shared = shared_memory();
-  unsigned char* const stages = shared + tile_bytes<kDim>(2 * Cut::kKeys);  // [2] of queries and dout
+  unsigned char* const stages = shared + tile_bytes<kDim>(2 * Cut::kKeys);         // [2] of queries and dout
   const float* const numbers = reinterpret_cast<float*>(stages + 4 * Cut::kTile);  // [2, 2, kQueries]
   const unsigned k_tile = shared_address(shared);
   const unsigned v_tile = k_tile + tile_bytes<kDim>(Cut::kKeys);
@@ -117,8 +119,8 @@ __global__ void __launch_bounds__(KeyTiles<kDim>::kThreads, kDim == 64 ? 2 : 1) 
     const int thread = static_cast<int>(threadIdx.x);
     if (thread >= 2 * Cut::kQueries) return;
     const int i = thread % Cut::kQueries;
-    const float* from = (thread < Cut::kQueries ? p.log_sum_exp : p.delta) +
-                        (batch * p.heads + head) * p.sequence + query;
+    const float* from =
+        (thread < Cut::kQueries ? p.log_sum_exp : p.delta) + (batch * p.heads + head) * p.sequence + query;
     copy_async<4>(shared_address(numbers) + (index % 2 * 2 * Cut::kQueries + thread) * 4u,
                   from + (i < count ? i : 0), i < count);
   };
@@ -140,8 +142,8 @@ __global__ void __launch_bounds__(KeyTiles<kDim>::kThreads, kDim == 64 ? 2 : 1) 
     for (int step = 0; step < Cut::kQueries; step += Cut::kStep) {
       const int query = position(index) + step;
       if (query + Cut::kStep <= key) continue;  // all of them come before the keys
-      const unsigned q_rows = shared_address(stages) + index % 2 * 2 * Cut::kTile +
-                              static_cast<unsigned>(step) * kRowBytes<kDim>;
+      const unsigned q_rows =
+          shared_address(stages) + index % 2 * 2 * Cut::kTile + static_cast<unsigned>(step) * kRowBytes<kDim>;
       const unsigned dout_rows = q_rows + Cut::kTile;
       const float* const log_sum_exp = numbers + index % 2 * 2 * Cut::kQueries + step;
       const float* const delta = log_sum_exp + Cut::kQueries;
@@ -205,7 +207,8 @@ __device__ inline void differentiate_rows(const float (&scores)[kM][kN][4], floa
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(QueryTiles<kDim>::kThreads, kDim == 64 ? 3 : 2) queries_kernel(Parameters p) {
+__global__ void __launch_bounds__(QueryTiles<kDim>::kThreads, kDim == 64 ? 3 : 2)
+    queries_kernel(Parameters p) {
   using Cut = QueryTiles<kDim>;
   constexpr int kM = Cut::kM;
   constexpr int kN = Cut::kStep / 8;
@@ -218,8 +221,9 @@ __global__ void __launch_bounds__(QueryTiles<kDim>::kThreads, kDim == 64 ? 3 : 2
   const std::int64_t pair = blockIdx.x % p.pairs;
   const std::int64_t head = pair % p.heads;
   const int blocks = (p.sequence + Cut::kQueries - 1) / Cut::kQueries;
-  const int first = (blocks - 1 - static_cast<int>(blockIdx.x) / p.pairs) * Cut::kQueries;  // the longest first
-  const std::int64_t row = pair / p.heads * p.sequence;                                     // of the sequence
+  const int first =
+      (blocks - 1 - static_cast<int>(blockIdx.x) / p.pairs) * Cut::kQueries;  // the longest first
+  const std::int64_t row = pair / p.heads * p.sequence;                       // of the sequence
   const Bf16* const k = p.k.row(row) + head / p.group * kDim;
   const Bf16* const v = p.v.row(row) + head / p.group * kDim;
   const auto copy_keys = [&](int tile) {
@@ -279,8 +283,8 @@ __global__ void __launch_bounds__(QueryTiles<kDim>::kThreads, kDim == 64 ? 3 : 2
   float factor[2 * kM];
 #pragma unroll
   for (int i = 0; i < 2 * kM; ++i) factor[i] = p.scale;
-  store_rows<kDim, kM>(dq, factor, shared + warp_row * kRowBytes<kDim>,
-                       p.dq.row(row + query) + head * kDim, p.dq.stride, p.sequence - query);
+  store_rows<kDim, kM>(dq, factor, shared + warp_row * kRowBytes<kDim>, p.dq.row(row + query) + head * kDim,
+                       p.dq.stride, p.sequence - query);
 }
 
 template <int kDim>

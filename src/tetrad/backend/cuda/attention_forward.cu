@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kQueries = 128;
 constexpr int kKeys = 64;
-constexpr int kM = 2;       //!< 16-row fragments of a warp: each load of keys or values serves both
+constexpr int kM = 2;  //!< 16-row fragments of a warp: each load of keys or values serves both
 constexpr int kN = kKeys / 8;
 constexpr int kWarpRows = 16 * kM;
 constexpr int kThreads = kQueries / kWarpRows * kWarp;
@@ -150,7 +150,8 @@ __global__ void __launch_bounds__(kThreads, kDim == 64 ? 3 : 2) forward_kernel(P
     if (idle || key >= query + kWarpRows) continue;
     const unsigned keys_tile = kv_tiles + tile % 2 * 2 * kTile;
     float scores[kM][kN][4];
-    multiply_rows<kDim>(scores, q_tile + static_cast<unsigned>(warp_row) * kRowBytes<kDim> + left_place<kDim>(),
+    multiply_rows<kDim>(scores,
+                        q_tile + static_cast<unsigned>(warp_row) * kRowBytes<kDim> + left_place<kDim>(),
                         keys_tile + right_place<kDim>());
     if (key + kKeys - 1 > query) mask(scores, query, key);
     update_softmax<kDim>(scores, scale, softmax, out);
@@ -158,8 +159,7 @@ __global__ void __launch_bounds__(kThreads, kDim == 64 ? 3 : 2) forward_kernel(P
     to_fragments(scores, probabilities);
     multiply_add_columns<kDim>(out, probabilities, keys_tile + kTile + left_place<kDim>());
   }
-  if (!idle)
-    finish<kDim>(p, softmax, out, shared + warp_row * kRowBytes<kDim>, pair, first + warp_row);
+  if (!idle) finish<kDim>(p, softmax, out, shared + warp_row * kRowBytes<kDim>, pair, first + warp_row);
 }
 
 template <int kDim>

@@ -126,8 +126,8 @@ __device__ inline void to_fragments(const float (&values)[kM][kN][4], Fragment (
       }
 }
 
-/// A warp's sums [16 kM, kDim], row r times factor[r / 8] of the lane, to memory, by way of the rows `tile` of
-/// shared memory that only this warp uses. Rows from `count` on do not exist.
+/// A warp's sums [16 kM, kDim], row r times factor[r / 8] of the lane, to memory, by way of the rows `tile`
+/// of shared memory that only this warp uses. Rows from `count` on do not exist.
 template <int kDim, int kM>
 __device__ inline void store_rows(const float (&sums)[kM][kDim / 8][4], const float (&factor)[2 * kM],
                                   unsigned char* tile, Bf16* to, std::int64_t stride, int count) {
