@@ -1,0 +1,37 @@
+#pragma once
+// The two families of attention kernels: on tensor cores (BF16, head_dim 64 or 128, aligned views, a positive
+// scale), and for everything else. The operations have been checked.
+
+#include "tetrad/backend/cuda/device.h"
+#include "tetrad/backend/cuda/launch.cuh"
+#include "tetrad/ops/attention.h"
+
+namespace tetrad::cuda {
+
+/// Forward and decode are one problem: query i of a sequence sees its keys 0 … cached + i.
+struct AttentionProblem {
+  AttentionShape shape;
+  std::int64_t cached;
+  MatrixView q, k, v;
+  MutableMatrixView out;
+  float* log_sum_exp;  //!< may be null
+
+  std::int64_t keys() const { return cached + shape.sequence; }
+};
+
+void attention_on_tensor_cores(Device& device, const AttentionProblem& problem);
+void attention_on_tensor_cores(Device& device, const AttentionBackward& op);
+
+void attention_of_any_shape(Device& device, const AttentionProblem& problem);
+void attention_of_any_shape(Device& device, const AttentionBackward& op);
+
+/// launch() of a kernel that may want more shared memory than the usual 48 KiB.
+template <typename... Parameters, typename... Arguments>
+void launch_with_shared(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
+                        void (*kernel)(Parameters...), Arguments&&... arguments) {
+  check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+  launch(device, blocks, threads, shared_bytes, kernel, std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace tetrad::cuda
