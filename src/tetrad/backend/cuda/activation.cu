@@ -32,9 +32,9 @@ __global__ void swiglu_backward_kernel(View<const T> x, View<const T> dy, View<T
     load(dy.row(row) + col, gradient);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      const float g = gate[i];
-      gate[i] = gradient[i] * up[i] * silu_gradient(g);
-      up[i] = gradient[i] * silu(g);
+      const SiluWithGradient silu = silu_with_gradient(gate[i]);
+      gate[i] = gradient[i] * up[i] * silu.gradient;
+      up[i] = gradient[i] * silu.value;
     }
     store(dx.row(row) + col, gate);
     store(dx.row(row) + extent.cols + col, up);

@@ -2,7 +2,7 @@
 
 #include "tetrad/backend/cuda/norm.h"
 
-#include "tetrad/backend/cuda/column_sums.h"
+#include "tetrad/backend/cuda/column_sums.cuh"
 #include "tetrad/backend/cuda/element.cuh"
 #include "tetrad/backend/cuda/launch.cuh"
 #include "tetrad/backend/cuda/reduce.cuh"
@@ -149,7 +149,7 @@ void rms_norm(Device& device, const RmsNormBackward& op) {
       });
     });
   });
-  add_column_sums(device, partial, blocks, extent.cols, op.dweight);
+  add_columns(device, partial, blocks, extent.cols, ContiguousTarget{op.dweight});
 }
 
 }  // namespace tetrad::cuda
