@@ -72,16 +72,15 @@ class CpuBackend final : public Backend {
   }
 
   std::vector<Property> kernels() const override {
-    return {
-        {"quantize", "16-lane tiles, two passes (compiler SIMD)"},
-        {"dequantize", "compiler SIMD"},
-        {"gemm", cpu::has_bf16_kernel() ? "BF16 dot products (AVX512-BF16), f32 sums; f32 and blocked FP8 "
-                                          "operands: OpenBLAS SGEMM tiles"
-                                        : "exact decode to f32, OpenBLAS SGEMM tiles"},
-        {"attention", "tiles with online softmax; backward recomputes scores"},
-        {"scan", "chunked state-space duality, state passed between chunks"},
-        {"cross_entropy", "head and softmax in chunks of tokens and vocabulary"},
-        {"norms, rope, activations, adamw", "compiler SIMD"}};
+    return {{"quantize", "16-lane tiles, two passes (compiler SIMD)"},
+            {"dequantize", "compiler SIMD"},
+            {"gemm", cpu::has_bf16_kernel()
+                         ? "BF16 dot products (AVX512-BF16), f32 sums; f32 operands: OpenBLAS SGEMM tiles"
+                         : "exact decode to f32, OpenBLAS SGEMM tiles"},
+            {"attention", "tiles with online softmax; backward recomputes scores"},
+            {"scan", "chunked state-space duality, state passed between chunks"},
+            {"cross_entropy", "head and softmax in chunks of tokens and vocabulary"},
+            {"norms, rope, activations, adamw", "compiler SIMD"}};
   }
 
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
