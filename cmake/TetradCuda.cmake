@@ -17,7 +17,11 @@ if(NOT TETRAD_WITH_CUDA)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 90)
+  set(CMAKE_CUDA_ARCHITECTURES 90a)
+endif()
+set(TETRAD_WARPGROUPS OFF)  # 90a, unlike 90, has the products of whole warpgroups
+if("90a" IN_LIST CMAKE_CUDA_ARCHITECTURES OR "90a-real" IN_LIST CMAKE_CUDA_ARCHITECTURES)
+  set(TETRAD_WARPGROUPS ON)
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
