@@ -2,12 +2,17 @@
 
 #include "tetrad/backend/cuda/mamba2.h"
 #include "tetrad/backend/cuda/scan.cuh"
+#include "tetrad/backend/cuda/scan_mma.h"
 #include "tetrad/backend/cuda/scan_recurrence.h"
 
 namespace tetrad::cuda {
 
 void scan(Device& device, const ScanForward& op) {
   check(op);
+  if (fits_tensor_cores(device, op)) {
+    scan_mma(device, op);
+    return;
+  }
   const std::int64_t steps_size = op.in.dt.rows * op.shape.heads;
   ScratchLayout layout;
   const std::int64_t dt = layout.add(steps_size);
