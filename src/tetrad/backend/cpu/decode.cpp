@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tetrad/backend/cpu/codec.h"
+#include "tetrad/backend/codec.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "tetrad/backend/cpu/codec.h"
+#include "tetrad/backend/codec.h"
 #include "tetrad/backend/cpu/simd.h"
 #include "tetrad/backend/cpu/tile.h"
 #include "tetrad/numerics/philox.h"

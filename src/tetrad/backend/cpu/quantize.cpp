@@ -175,7 +175,7 @@ class Quantizer {
     alignas(64) float amax[kLanes];
     gather(block_amax_, tile, first, 0.0f, amax);
     for (int lane = 0; lane < kLanes; ++lane) {
-      const Scale<std::uint32_t> scale = codec.scale(amax[lane], stretch);
+      const ScaleOfBlock<std::uint32_t> scale = codec.scale(amax[lane], stretch);
       encode[lane] = scale.encode;
       value[lane] = scale.value;
     }

@@ -1,6 +1,6 @@
 #pragma once
 // What differs between the formats when a block is encoded or decoded: the element, the stored scale, the
-// scale arithmetic (all from numerics/). The loops around them are shared.
+// scale arithmetic (all from numerics/). The loops around them are each backend's own.
 
 #include <cstdint>
 #include <limits>
@@ -10,11 +10,11 @@
 #include "tetrad/numerics/nvfp4.h"
 #include "tetrad/ops/quantize.h"
 
-namespace tetrad::cpu {
+namespace tetrad {
 
 /// A block's scale in its three roles. `Word` is the stored scale in a lane: 32 bits wide whatever is stored.
 template <typename Word>
-struct Scale {
+struct ScaleOfBlock {
   Word stored;
   float encode;  //!< multiplies an element before the cast
   float value;   //!< multiplies a decoded element
@@ -30,12 +30,12 @@ struct Nvfp4Codec {
 
   nvfp4::TensorScale tensor;
 
-  Scale<Word> scale(float amax, float stretch) const {
+  TETRAD_HD ScaleOfBlock<Word> scale(float amax, float stretch) const {
     const nvfp4::BlockScale s = nvfp4::block_scale(amax, tensor, stretch);
     return {s.byte, s.encode, decode_scale(s.byte)};
   }
-  static float decode_scale(Word stored) { return E4m3::decode(stored); }
-  float tensor_decode() const { return tensor.decode; }
+  TETRAD_HD static constexpr float decode_scale(Word stored) { return E4m3::decode(stored); }
+  TETRAD_HD float tensor_decode() const { return tensor.decode; }
 };
 
 struct Mxfp4Codec {
@@ -46,12 +46,12 @@ struct Mxfp4Codec {
   static constexpr int kBlock = mxfp4::kBlock;
   static constexpr Stored kPoison = E8m0::kNan;
 
-  static Scale<Word> scale(float amax, float /*stretch*/) {
+  TETRAD_HD static ScaleOfBlock<Word> scale(float amax, float /*stretch*/) {
     const mxfp4::BlockScale s = mxfp4::block_scale(amax);
     return {s.byte, s.encode, decode_scale(s.byte)};
   }
-  static float decode_scale(Word stored) { return E8m0::decode(stored); }
-  static float tensor_decode() { return 1.0f; }
+  TETRAD_HD static constexpr float decode_scale(Word stored) { return E8m0::decode(stored); }
+  TETRAD_HD static float tensor_decode() { return 1.0f; }
 };
 
 struct Fp8Codec {
@@ -62,12 +62,12 @@ struct Fp8Codec {
   static constexpr int kBlock = fp8::kBlock;
   static constexpr Stored kPoison = std::numeric_limits<float>::quiet_NaN();
 
-  static Scale<Word> scale(float amax, float /*stretch*/) {
+  TETRAD_HD static ScaleOfBlock<Word> scale(float amax, float /*stretch*/) {
     const fp8::BlockScale s = fp8::block_scale(amax);
     return {s.decode, s.encode, s.decode};
   }
-  static float decode_scale(Word stored) { return stored; }
-  static float tensor_decode() { return 1.0f; }
+  TETRAD_HD static constexpr float decode_scale(Word stored) { return stored; }
+  TETRAD_HD static float tensor_decode() { return 1.0f; }
 };
 
 /// Calls body with the codec of a tensor; `amax` is the tensor's.
@@ -84,4 +84,4 @@ decltype(auto) with_codec(Format format, float amax, bool adaptive, const Body& 
   return body(Fp8Codec{});
 }
 
-}  // namespace tetrad::cpu
+}  // namespace tetrad

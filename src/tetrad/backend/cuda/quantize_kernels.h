@@ -1,0 +1,39 @@
+#pragma once
+// The passes of quantize(), each a launch on the device's stream. Which kernels serve a problem is decided in
+// quantize.cpp.
+
+#include "tetrad/backend/cuda/device.h"
+#include "tetrad/backend/cuda/quantize_problem.h"
+
+namespace tetrad::cuda {
+
+/// Any problem: block_amax and state are raised from zero.
+void find_amax(Device& device, const QuantProblem& problem);
+void choose_stretch(Device& device, const QuantProblem& problem);
+void encode(Device& device, const QuantProblem& problem);
+/// Fills kQuantParts parts, to be merged in order.
+inline constexpr std::int64_t kQuantParts = 528;
+void measure(Device& device, const QuantProblem& problem, bool sampled, QuantPart* parts);
+
+/// The tensor's amax alone, without a transform: `problem` in any layout.
+void find_plain_amax(Device& device, const QuantProblem& problem);
+
+/// NVFP4 1x16 of BF16 rows, RHT 16 or none, not adaptive.
+bool suits_rows(const QuantProblem& problem);
+void find_amax_of_rows(Device& device, const QuantProblem& problem);
+void encode_rows(Device& device, const QuantProblem& problem);
+
+/// The same of a BF16 matrix that lies transposed, into column-major results.
+bool suits_columns(const QuantProblem& problem);
+void find_amax_of_columns(Device& device, const QuantProblem& problem);
+void encode_columns(Device& device, const QuantProblem& problem);
+
+/// NVFP4 16x16, to nearest, as an operand that lies as the input does.
+bool suits_squares(const QuantProblem& problem);
+void encode_squares(Device& device, const QuantProblem& problem);
+
+/// Both: rows of a matrix, and columns of the same.
+void find_amax_of_both(Device& device, const QuantProblem& row, const QuantProblem& column);
+void encode_both(Device& device, const QuantProblem& row, const QuantProblem& column);
+
+}  // namespace tetrad::cuda
