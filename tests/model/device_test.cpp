@@ -37,7 +37,7 @@ ModelConfig hybrid() {
   config.tied = false;
   config.rope.reset();
   config.activation = Activation::squared_relu;
-  config.mamba = {.heads = 8, .head_dim = 64, .groups = 2, .state = 64, .conv = 4, .chunk = 64};
+  config.mamba = {.heads = 16, .head_dim = 64, .groups = 2, .state = 64, .conv = 4, .chunk = 64};
   return config;
 }
 

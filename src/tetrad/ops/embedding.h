@@ -15,7 +15,8 @@ struct EmbeddingForward {
   MutableMatrixView out;
 };
 
-/// Adds the rows of dout to the rows of dtable that the tokens name, in the order of the tokens.
+/// Adds the rows of dout to the rows of dtable that the tokens name, in an order that follows from the tokens
+/// alone.
 struct EmbeddingBackward {
   const std::int32_t* tokens = nullptr;
   MatrixView dout;
