@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tetrad/backend/cpu/codec.h"
+#include "tetrad/backend/codec.h"
 #include "tetrad/backend/cpu/simd.h"
 
 namespace tetrad::cpu {
