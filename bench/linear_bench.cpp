@@ -10,7 +10,7 @@ class Layer {
  public:
   Layer(Backend& backend, const std::string& recipe, std::int64_t tokens, std::int64_t out, std::int64_t in)
       : scratch_(backend),
-        recipe_(precision(recipe), 3),
+        recipe_(precision(recipe), kBlocks),
         x_(random_tensor(backend, DType::bf16, tokens, in, 1)),
         dy_(random_tensor(backend, DType::bf16, tokens, out, 2)),
         y_(backend.make_tensor(DType::bf16, tokens, out)),
@@ -18,7 +18,7 @@ class Layer {
     weight_.value = random_tensor(backend, DType::f32, out, in, 3);
     weight_.gradient = backend.make_tensor(DType::f32, out, in);
     backend.set_to_zero(weight_.gradient.bytes());
-    linear_ = std::make_unique<Linear>(backend, scratch_, weight_, "blocks.1.up", 1, 0, DType::bf16);
+    linear_ = std::make_unique<Linear>(backend, scratch_, weight_, name(), kBlocks / 2, 0, DType::bf16);
   }
 
   void step() {
@@ -33,6 +33,9 @@ class Layer {
   }
 
  private:
+  static constexpr std::int64_t kBlocks =
+      64;  //!< a layer in the middle of so many is what the recipe is about
+  static std::string name() { return "blocks." + std::to_string(kBlocks / 2) + ".up"; }
   static PrecisionConfig precision(const std::string& recipe) {
     PrecisionConfig config;
     config.recipe = recipe;

@@ -4,10 +4,13 @@
 #include "tetrad/backend/cuda/blas.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
-#include <tuple>
+#include <string>
+#include <vector>
 
+#include "tetrad/backend/cuda/algorithm_cache.h"
 #include "tetrad/backend/cuda/error.h"
 #include "tetrad/core/error.h"
 
@@ -39,6 +42,7 @@ struct Columns {
   DType dtype;
   std::int64_t rows, cols, stride;
   std::uint32_t alignment;
+  std::size_t bytes() const { return static_cast<std::size_t>(cols * stride * bits_of(dtype) / 8); }
   auto operator<=>(const Columns&) const = default;
 };
 
@@ -59,6 +63,7 @@ struct Problem {
   bool a_square_blocks = false;  //!< FP8: blocks of 128x128 instead of 1x128
   bool b_square_blocks = false;
   bool is_fp8() const { return a.dtype == DType::f8_e4m3; }
+  std::int64_t depth() const { return a_row_major ? a.rows : a.cols; }
   auto operator<=>(const Problem&) const = default;
 };
 
@@ -79,76 +84,173 @@ Layout make_layout(const Columns& columns) {
   return Layout(layout);
 }
 
-/// A product that is ready to run.
-struct Plan {
-  Description description;
-  Layout first, second, out;  //!< in cuBLASLt's order: b, a, out
-  cublasLtMatmulAlgo_t algorithm = {};
+std::string name_of(const Columns& columns) {
+  return fmt::format("{}:{}x{}:{}:{}", name_of(columns.dtype), columns.rows, columns.cols, columns.stride,
+                     columns.alignment);
+}
+/// One word that tells problems apart.
+std::string name_of(const Problem& problem) {
+  const auto operand = [](const Columns& columns, bool row_major, bool square_blocks) {
+    return name_of(columns) + (row_major ? "r" : "c") + (square_blocks ? "s" : "");
+  };
+  return operand(problem.a, problem.a_row_major, problem.a_square_blocks) + "," +
+         operand(problem.b, problem.b_row_major, problem.b_square_blocks) + "," + name_of(problem.out);
+}
 
-  Plan(cublasLtHandle_t blas, const Problem& problem)
-      : first(make_layout(problem.b)), second(make_layout(problem.a)), out(make_layout(problem.out)) {
+/// The addresses of one product.
+struct Arguments {
+  const void* a;
+  const void* b;
+  void* out;
+  const float* alpha;
+  const float* beta;
+  const float* a_scales = nullptr;  //!< FP8 only, like the next
+  const float* b_scales = nullptr;
+};
+
+/// A product that is ready to run.
+class Plan {
+ public:
+  /// Chooses a kernel by timing it on the arguments, unless the choice is known.
+  Plan(Device& device, const Problem& problem, const Arguments& arguments)
+      : first_(make_layout(problem.b)),
+        second_(make_layout(problem.a)),
+        out_(make_layout(problem.out)),
+        fp8_(problem.is_fp8()) {
     cublasLtMatmulDesc_t created = nullptr;
     check(cublasLtMatmulDescCreate(&created, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    description.reset(created);
-    const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
-      check(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)));
-    };
+    description_.reset(created);
     set(CUBLASLT_MATMUL_DESC_TRANSA, problem.b_row_major ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, problem.a_row_major ? CUBLAS_OP_N : CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
-    if (problem.is_fp8()) {
+    if (fp8_) {
       const auto mode = [](bool square_blocks) {
         return square_blocks ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
                              : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
       };
       set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(problem.b_square_blocks));
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(problem.a_square_blocks));
+      set_scales(arguments);
     }
-    choose(blas, problem);
+    choose(device, problem, arguments);
   }
 
-  /// In the caller's order.
-  void set_scales(const float* a, const float* b) const {
-    check(cublasLtMatmulDescSetAttribute(description.get(), CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b,
-                                         sizeof(b)));
-    check(cublasLtMatmulDescSetAttribute(description.get(), CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a,
-                                         sizeof(a)));
-  }
-
-  void run(Device& device, const void* a, const void* b, const MutableMatrixView& out_view,
-           const float* alpha, const float* beta) const {
-    check(cublasLtMatmul(device.blas(), description.get(), alpha, b, first.get(), a, second.get(), beta,
-                         out_view.data, out.get(), out_view.data, out.get(), &algorithm,
-                         device.scratch(Device::blas_workspace, kWorkspace), kWorkspace, device.stream()));
+  void run(Device& device, const Arguments& arguments) const {
+    if (fp8_) set_scales(arguments);
+    check(multiply(device, arguments, algorithm_));
   }
 
  private:
-  void choose(cublasLtHandle_t blas, const Problem& problem) {
+  template <typename T>
+  void set(cublasLtMatmulDescAttributes_t attribute, T value) const {
+    check(cublasLtMatmulDescSetAttribute(description_.get(), attribute, &value, sizeof(value)));
+  }
+  void set_scales(const Arguments& arguments) const {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, arguments.b_scales);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, arguments.a_scales);
+  }
+
+  cublasStatus_t multiply(Device& device, const Arguments& arguments,
+                          const cublasLtMatmulAlgo_t& algorithm) const {
+    return cublasLtMatmul(device.blas(), description_.get(), arguments.alpha, arguments.b, first_.get(),
+                          arguments.a, second_.get(), arguments.beta, arguments.out, out_.get(),
+                          arguments.out, out_.get(), &algorithm,
+                          device.scratch(Device::blas_workspace, kWorkspace), kWorkspace, device.stream());
+  }
+
+  std::vector<cublasLtMatmulAlgo_t> candidates(Device& device, const Problem& problem) const {
     cublasLtMatmulPreference_t created = nullptr;
     check(cublasLtMatmulPreferenceCreate(&created));
     const Preference preference(created);
-    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
       check(cublasLtMatmulPreferenceSetAttribute(created, attribute, &value, sizeof(value)));
     };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem.b.alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem.a.alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.out.alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem.out.alignment);
-    cublasLtMatmulHeuristicResult_t found = {};
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem.b.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem.a.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.out.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem.out.alignment);
+    constexpr int kCandidates = 8;
+    cublasLtMatmulHeuristicResult_t found[kCandidates] = {};
     int count = 0;
-    check(cublasLtMatmulAlgoGetHeuristic(blas, description.get(), first.get(), second.get(), out.get(),
-                                         out.get(), created, 1, &found, &count));
-    TETRAD_CHECK(count == 1, "cuBLASLt has no kernel for a product [{}, {}] . [{}, {}]", problem.a.rows,
-                 problem.a.cols, problem.b.rows, problem.b.cols);
-    algorithm = found.algo;
+    check(cublasLtMatmulAlgoGetHeuristic(device.blas(), description_.get(), first_.get(), second_.get(),
+                                         out_.get(), out_.get(), created, kCandidates, found, &count));
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    for (int i = 0; i < count; ++i)
+      if (found[i].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(found[i].algo);
+    TETRAD_CHECK(!algorithms.empty(), "cuBLASLt has no kernel for a product {}", name_of(problem));
+    return algorithms;
   }
+
+  void choose(Device& device, const Problem& problem, const Arguments& arguments) {
+    const std::vector<cublasLtMatmulAlgo_t> algorithms = candidates(device, problem);
+    algorithm_ = algorithms.front();
+    constexpr double kWorthTiming = 1e9;  // multiplications: about a microsecond's work
+    if (static_cast<double>(problem.out.rows) * static_cast<double>(problem.out.cols) *
+            static_cast<double>(problem.depth()) <
+        kWorthTiming)
+      return;
+    static AlgorithmCache cache(fmt::format("{}-{}-cublasLt{}", device.properties().name,
+                                            device.multiprocessors(), cublasLtGetVersion()));
+    const std::string name = name_of(problem);
+    if (const auto known = cache.find(name)) {
+      algorithm_ = *known;
+      return;
+    }
+    algorithm_ = fastest(device, problem, arguments, algorithms);
+    cache.add(name, algorithm_);
+  }
+
+  /// The first that is clearly faster than those before it: cuBLASLt's own order is a good guess.
+  cublasLtMatmulAlgo_t fastest(Device& device, const Problem& problem, Arguments arguments,
+                               const std::vector<cublasLtMatmulAlgo_t>& algorithms) const {
+    constexpr float kClearly = 0.985f;
+    // Somewhere else: what the caller's output holds may be part of the result.
+    Buffer out = device.allocate(problem.out.bytes());
+    arguments.out = out.data();
+    cublasLtMatmulAlgo_t best = algorithms.front();
+    float best_time = std::numeric_limits<float>::infinity();
+    for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+      if (multiply(device, arguments, algorithm) != CUBLAS_STATUS_SUCCESS) continue;
+      constexpr int kRepeats = 5;
+      const float time = milliseconds(device, [&] {
+        for (int i = 0; i < kRepeats; ++i) check(multiply(device, arguments, algorithm));
+      });
+      if (time >= best_time * kClearly) continue;
+      best = algorithm;
+      best_time = time;
+    }
+    return best;
+  }
+
+  template <typename Work>
+  static float milliseconds(Device& device, const Work& work) {
+    cudaEvent_t begin = nullptr;
+    cudaEvent_t end = nullptr;
+    check(cudaEventCreate(&begin));
+    check(cudaEventCreate(&end));
+    check(cudaEventRecord(begin, device.stream()));
+    work();
+    check(cudaEventRecord(end, device.stream()));
+    check(cudaEventSynchronize(end));
+    float time = 0;
+    check(cudaEventElapsedTime(&time, begin, end));
+    check(cudaEventDestroy(begin));
+    check(cudaEventDestroy(end));
+    return time;
+  }
+
+  Layout first_, second_, out_;  //!< in cuBLASLt's order: b, a, out
+  bool fp8_;
+  Description description_;
+  cublasLtMatmulAlgo_t algorithm_ = {};
 };
 
-const Plan& plan_for(cublasLtHandle_t blas, const Problem& problem) {
+void run(Device& device, const Problem& problem, const Arguments& arguments) {
   static std::map<Problem, Plan> plans;
-  const auto found = plans.find(problem);
-  return found != plans.end() ? found->second : plans.try_emplace(problem, blas, problem).first->second;
+  auto found = plans.find(problem);
+  if (found == plans.end()) found = plans.try_emplace(problem, device, problem, arguments).first;
+  found->second.run(device, arguments);
 }
 
 }  // namespace
@@ -156,7 +258,7 @@ const Plan& plan_for(cublasLtHandle_t blas, const Problem& problem) {
 void multiply(Device& device, const MatrixView& a, const MatrixView& b, const MutableMatrixView& out,
               const float* alpha, const float* beta) {
   const Problem problem{columns_of(a), columns_of(b), columns_of(out), a.is_row_major(), b.is_row_major()};
-  plan_for(device.blas(), problem).run(device, a.data, b.data, out, alpha, beta);
+  run(device, problem, {a.data, b.data, out.data, alpha, beta});
 }
 
 void multiply(Device& device, const Fp8Operand& a, const Fp8Operand& b, const MutableMatrixView& out,
@@ -166,9 +268,7 @@ void multiply(Device& device, const Fp8Operand& a, const Fp8Operand& b, const Mu
   };
   const Problem problem{columns(a), columns(b),      columns_of(out), true,
                         true,       a.square_blocks, b.square_blocks};
-  const Plan& plan = plan_for(device.blas(), problem);
-  plan.set_scales(a.scales, b.scales);
-  plan.run(device, a.codes, b.codes, out, alpha, beta);
+  run(device, problem, {a.codes, b.codes, out.data, alpha, beta, a.scales, b.scales});
 }
 
 }  // namespace tetrad::cuda

@@ -35,6 +35,7 @@ class Device {
     operand_a,
     operand_b,
     expanded,
+    product,
     alpha,
     attention,
     scan,

@@ -74,18 +74,19 @@ MatrixView dense(Device& device, const GemmOperand& operand, DType wanted, Devic
   }
   // f32 beside an f32 operand: rare, so the values take a detour.
   auto* values = device.scratch<float>(slot, lines * length);
-  const MutableMatrixView out = mutable_view_of(values, lines, length);
   if (tensor->spec.format == Format::fp8) {
-    dequantize(device, *tensor, row_major ? out : out.transposed());
-  } else {
-    const MatrixView operand_values = [&] {
-      if (tensor->form == Form::operand) return view_of(tensor->codes.as<Bf16>(), lines, length);
-      auto* expanded = device.scratch<Bf16>(Device::expanded, lines * length);
-      expand(device, *tensor, expanded);
-      return view_of(expanded, lines, length);
-    }();
-    cast(device, {operand_values, out});
+    const MutableMatrixView decoded = mutable_view_of(values, tensor->rows, tensor->cols);
+    dequantize(device, *tensor, decoded);
+    return oriented(as_const(decoded));
   }
+  const MatrixView operand_values = [&] {
+    if (tensor->form == Form::operand) return view_of(tensor->codes.as<Bf16>(), lines, length);
+    auto* expanded = device.scratch<Bf16>(Device::expanded, lines * length);
+    expand(device, *tensor, expanded);
+    return view_of(expanded, lines, length);
+  }();
+  const MutableMatrixView out = mutable_view_of(values, lines, length);
+  cast(device, {operand_values, out});
   return as_lying(as_const(out));
 }
 
@@ -112,6 +113,13 @@ void gemm(Device& device, const GemmOperand& a, const GemmOperand& b, const Muta
   }
   const MatrixView dense_a = dense(device, a, type, Device::operand_a);
   const MatrixView dense_b = dense(device, b, type, Device::operand_b);
+  if (type == DType::f32 && out.dtype == DType::bf16) {  // not a product that cuBLASLt has
+    const MutableMatrixView wide =
+        mutable_view_of(device.scratch<float>(Device::product, out.size()), out.rows, out.cols);
+    multiply(device, dense_a, dense_b, wide, alpha, beta);
+    cast(device, {as_const(wide), out});
+    return;
+  }
   multiply(device, dense_a, dense_b, out, alpha, beta);
 }
 
