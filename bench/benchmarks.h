@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "measure.h"
 #include "tetrad/core/dtype.h"
@@ -38,8 +39,8 @@ void mamba(Backend& backend, const MambaCase& shape, int repeats, const Report& 
 
 /// Whole optimizer steps of a model: BF16 beside its FLOP at the speed of a large product, every other recipe
 /// beside BF16.
-void step(Backend& backend, const ModelConfig& model, std::int64_t batch, std::int64_t sequence, int repeats,
-          const Report& report);
+void step(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
+          std::int64_t batch, std::int64_t sequence, int repeats, const Report& report);
 
 /// Seconds of the product that bounds others: OpenBLAS SGEMM on the CPU, BF16 on a device; repeated by the
 /// caller.

@@ -47,8 +47,8 @@ class Stepper {
 
 }  // namespace
 
-void step(Backend& backend, const ModelConfig& model, std::int64_t batch, std::int64_t sequence, int repeats,
-          const Report& report) {
+void step(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
+          std::int64_t batch, std::int64_t sequence, int repeats, const Report& report) {
   const auto tokens = static_cast<double>(batch * sequence);
   const Stopwatch stopwatch(backend, repeats);
   // One model at a time and BF16: together they may need more memory than there is.
@@ -60,11 +60,11 @@ void step(Backend& backend, const ModelConfig& model, std::int64_t batch, std::i
   report({"bf16 step", "tokens/s", tokens / seconds.work, reference.flop() / seconds.ceiling / flop_per_token,
           std::string("its FLOP at the speed of the ") + reference.name()});
 
-  for (const char* recipe : {"fp8", "mxfp4", "nvfp4"}) {
+  for (const std::string& recipe : recipes) {
+    if (recipe == "bf16") continue;
     Stepper stepper(backend, model, recipe, batch, sequence);
     const Pair pair = stopwatch.measure([&] { stepper.step(); }, [&] { bf16.step(); });
-    report(
-        {std::string(recipe) + " step", "tokens/s", tokens / pair.work, tokens / pair.ceiling, "bf16 step"});
+    report({recipe + " step", "tokens/s", tokens / pair.work, tokens / pair.ceiling, "bf16 step"});
   }
 }
 

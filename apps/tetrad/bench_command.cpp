@@ -38,6 +38,7 @@ struct Options {
   std::string dtype = "bf16";
   std::string backend = "auto";
   std::string model = "quickstart";
+  std::vector<std::string> recipes = {"bf16", "fp8", "mxfp4", "nvfp4"};
   std::int64_t batch = 16;
   std::int64_t sequence = 256;
   int repeats = 15;
@@ -129,7 +130,7 @@ void run_mamba(Backend& backend, const Options& options, const bench::Report& re
 void run_step(Backend& backend, const Options& options, const bench::Report& report) {
   const ModelConfig* model = find_preset(options.model);
   TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
-  bench::step(backend, *model, options.batch, options.sequence, options.repeats, report);
+  bench::step(backend, *model, options.recipes, options.batch, options.sequence, options.repeats, report);
 }
 
 const std::vector<Benchmark>& benchmarks() {
@@ -190,6 +191,10 @@ void add_options(CLI::App& command, const Benchmark& benchmark, Options& options
         ->capture_default_str();
   if (benchmark.run == run_step) {
     command.add_option("--model", options.model, "A preset")->capture_default_str();
+    command.add_option("--recipes", options.recipes, "Which, beside bf16")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"bf16", "fp8", "mxfp4", "nvfp4"}))
+        ->capture_default_str();
     command.add_option("--batch", options.batch, "Sequences")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
