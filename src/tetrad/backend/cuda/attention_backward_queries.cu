@@ -32,12 +32,11 @@ struct Sizes : Cut<kDim, kWarpgroups> {
   static constexpr unsigned kBytes = 2 * QueryTile::kBytes + 4 * KeyTile::kBytes;
 };
 
-/// From scores [queries, keys] and gradients of probabilities to gradients of scores. Row i of a lane is row
-/// g + 8i of the warp; its log_sum_exp is in units of log 2.
+/// From scores [queries, keys] to probabilities. Row i of a lane is row g + 8i of the warp; its log_sum_exp
+/// is in units of log 2. `query` and `key` are the first ones' positions.
 template <bool kMasked, int kM, int kN>
-__device__ inline void differentiate(const float (&scores)[kM][kN][4], float (&ds)[kM][kN][4], float scale,
-                                     const float (&log_sum_exp)[2 * kM], const float (&delta)[2 * kM],
-                                     int query, int key) {
+__device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scale,
+                                          const float (&log_sum_exp)[2 * kM], int query, int key) {
   const int lane = lane_index();
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -46,10 +45,22 @@ __device__ inline void differentiate(const float (&scores)[kM][kN][4], float (&d
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int i = 2 * m + e / 2;
-        float probability = fast_exp2(scores[m][n][e] * scale - log_sum_exp[i]);
-        if (kMasked && key + 8 * n + lane % 4 * 2 + e % 2 > query + 8 * i + lane / 4) probability = 0;
-        ds[m][n][e] = probability * (ds[m][n][e] - delta[i]);
+        float& p = scores[m][n][e];
+        p = fast_exp2(p * scale - log_sum_exp[i]);
+        if (kMasked && key + 8 * n + lane % 4 * 2 + e % 2 > query + 8 * i + lane / 4) p = 0;
       }
+}
+
+/// From gradients of probabilities to those of scores.
+template <int kM, int kN>
+__device__ inline void differentiate(const float (&probabilities)[kM][kN][4], float (&ds)[kM][kN][4],
+                                     const float (&delta)[2 * kM]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) ds[m][n][e] = probabilities[m][n][e] * (ds[m][n][e] - delta[2 * m + e / 2]);
 }
 
 template <int kDim, bool kWarpgroups>
@@ -113,18 +124,23 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
       float ds[kM][kN][4];
       Engine::begin();
       Engine::template multiply_rows<QueryTile, KeyTile>(scores, q_tile, group_row<Engine>(), k_tile, step);
+      Engine::end_batch();
       Engine::template multiply_rows<QueryTile, KeyTile>(ds, dout_tile, group_row<Engine>(),
                                                          k_tile + KeyTile::kBytes, step);
-      Engine::finish();
+      Engine::end_batch();
+      Engine::template wait<1>(scores);
       if (key + Size::kStep - 1 > warp_query)
-        differentiate<true>(scores, ds, scale, log_sum_exp, delta, warp_query, key);
+        find_probabilities<true>(scores, scale, log_sum_exp, warp_query, key);
       else
-        differentiate<false>(scores, ds, scale, log_sum_exp, delta, warp_query, key);
+        find_probabilities<false>(scores, scale, log_sum_exp, warp_query, key);
+      Engine::template wait<0>(ds);
+      differentiate(scores, ds, delta);
       Fragment left[kM][kN / 2];
       to_fragments(ds, left);
-      Engine::begin();
+      Engine::begin(left, dq);
       Engine::template multiply_add_columns<KeyTile>(dq, left, k_tile, step);
-      Engine::finish();
+      Engine::end_batch();
+      Engine::template wait<0>(dq);
     }
   }
   __syncthreads();  // the queries' tile is free
