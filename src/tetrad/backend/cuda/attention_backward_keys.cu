@@ -74,10 +74,9 @@ struct Walk {
   }
 };
 
-/// From scores [keys, queries] to probabilities. `key` and `query` are the first ones' positions.
 template <bool kMasked, int kM, int kN>
-__device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
-                                          int key, int query) {
+__device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
+                                    int key, int query) {
   const int lane = lane_index();
 #pragma unroll
   for (int n = 0; n < kN; ++n)
@@ -92,6 +91,16 @@ __device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scal
         if (kMasked && key + 8 * i + lane / 4 > query + col) p = 0;
       }
     }
+}
+
+/// From scores [keys, queries] to probabilities. `key` and `query` are the first ones' positions.
+template <int kM, int kN>
+__device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
+                                          int key, int query) {
+  if (query < key + 16 * kM)
+    exponentiate<true>(scores, scale, log_sum_exp, key, query);
+  else
+    exponentiate<false>(scores, scale, log_sum_exp, key, query);
 }
 
 /// From gradients of probabilities to those of scores.
@@ -166,10 +175,7 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
       Engine::template multiply_rows<KeyTile, QueryTile>(ds, v_tile, group_row<Engine>(), dout_tile, step);
       Engine::end_batch();
       Engine::template wait<1>(scores);
-      if (query < warp_key + 16 * kM)
-        find_probabilities<true>(scores, scale, log_sum_exp, warp_key, query);
-      else
-        find_probabilities<false>(scores, scale, log_sum_exp, warp_key, query);
+      find_probabilities(scores, scale, log_sum_exp, warp_key, query);
       Fragment p_left[kM][kN / 2];
       to_fragments(scores, p_left);
       Engine::template wait<0>(ds);
