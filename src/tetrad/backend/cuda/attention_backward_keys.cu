@@ -74,11 +74,9 @@ struct Walk {
   }
 };
 
-/// From scores [keys, queries] and gradients of probabilities to probabilities and gradients of scores.
-/// `key` and `query` are the first ones' positions.
 template <bool kMasked, int kM, int kN>
-__device__ inline void differentiate(float (&p)[kM][kN][4], float (&ds)[kM][kN][4], float scale,
-                                     const float* log_sum_exp, const float* delta, int key, int query) {
+__device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
+                                    int key, int query) {
   const int lane = lane_index();
 #pragma unroll
   for (int n = 0; n < kN; ++n)
@@ -86,14 +84,38 @@ __device__ inline void differentiate(float (&p)[kM][kN][4], float (&ds)[kM][kN][
     for (int c = 0; c < 2; ++c) {
       const int col = 8 * n + lane % 4 * 2 + c;
       const float offset = log_sum_exp[col] * kLog2E;
-      const float shift = delta[col];
 #pragma unroll
       for (int i = 0; i < 2 * kM; ++i) {
-        float& probability = p[i / 2][n][i % 2 * 2 + c];
+        float& p = scores[i / 2][n][i % 2 * 2 + c];
+        p = fast_exp2(p * scale - offset);
+        if (kMasked && key + 8 * i + lane / 4 > query + col) p = 0;
+      }
+    }
+}
+
+/// From scores [keys, queries] to probabilities. `key` and `query` are the first ones' positions.
+template <int kM, int kN>
+__device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
+                                          int key, int query) {
+  if (query < key + 16 * kM)
+    exponentiate<true>(scores, scale, log_sum_exp, key, query);
+  else
+    exponentiate<false>(scores, scale, log_sum_exp, key, query);
+}
+
+/// From gradients of probabilities to those of scores.
+template <int kM, int kN>
+__device__ inline void differentiate(const float (&probabilities)[kM][kN][4], float (&ds)[kM][kN][4],
+                                     const float* delta) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const float shift = delta[8 * n + lane_index() % 4 * 2 + c];
+#pragma unroll
+      for (int i = 0; i < 2 * kM; ++i) {
         float& gradient = ds[i / 2][n][i % 2 * 2 + c];
-        probability = fast_exp2(probability * scale - offset);
-        if (kMasked && key + 8 * i + lane / 4 > query + col) probability = 0;
-        gradient = probability * (gradient - shift);
+        gradient = probabilities[i / 2][n][i % 2 * 2 + c] * (gradient - shift);
       }
     }
 }
@@ -149,20 +171,22 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
       float ds[kM][kN][4];
       Engine::begin();
       Engine::template multiply_rows<KeyTile, QueryTile>(scores, k_tile, group_row<Engine>(), q_tile, step);
+      Engine::end_batch();
       Engine::template multiply_rows<KeyTile, QueryTile>(ds, v_tile, group_row<Engine>(), dout_tile, step);
-      Engine::finish();
-      if (query < warp_key + 16 * kM)
-        differentiate<true>(scores, ds, scale, log_sum_exp, delta, warp_key, query);
-      else
-        differentiate<false>(scores, ds, scale, log_sum_exp, delta, warp_key, query);
+      Engine::end_batch();
+      Engine::template wait<1>(scores);
+      find_probabilities(scores, scale, log_sum_exp, warp_key, query);
       Fragment p_left[kM][kN / 2];
-      Fragment ds_left[kM][kN / 2];
       to_fragments(scores, p_left);
+      Engine::template wait<0>(ds);
+      differentiate(scores, ds, delta);
+      Fragment ds_left[kM][kN / 2];
       to_fragments(ds, ds_left);
-      Engine::begin();
+      Engine::begin(p_left, ds_left, dk, dv);
       Engine::template multiply_add_columns<QueryTile>(dv, p_left, dout_tile, step);
       Engine::template multiply_add_columns<QueryTile>(dk, ds_left, q_tile, step);
-      Engine::finish();
+      Engine::end_batch();
+      Engine::template wait<0>(dk, dv);
     }
   }
   __syncthreads();  // the keys' tile is free

@@ -32,12 +32,9 @@ struct Sizes : Cut<kDim, kWarpgroups> {
   static constexpr unsigned kBytes = 2 * QueryTile::kBytes + 4 * KeyTile::kBytes;
 };
 
-/// From scores [queries, keys] and gradients of probabilities to gradients of scores. Row i of a lane is row
-/// g + 8i of the warp; its log_sum_exp is in units of log 2.
 template <bool kMasked, int kM, int kN>
-__device__ inline void differentiate(const float (&scores)[kM][kN][4], float (&ds)[kM][kN][4], float scale,
-                                     const float (&log_sum_exp)[2 * kM], const float (&delta)[2 * kM],
-                                     int query, int key) {
+__device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale,
+                                    const float (&log_sum_exp)[2 * kM], int query, int key) {
   const int lane = lane_index();
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -46,10 +43,46 @@ __device__ inline void differentiate(const float (&scores)[kM][kN][4], float (&d
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int i = 2 * m + e / 2;
-        float probability = fast_exp2(scores[m][n][e] * scale - log_sum_exp[i]);
-        if (kMasked && key + 8 * n + lane % 4 * 2 + e % 2 > query + 8 * i + lane / 4) probability = 0;
-        ds[m][n][e] = probability * (ds[m][n][e] - delta[i]);
+        float& p = scores[m][n][e];
+        p = fast_exp2(p * scale - log_sum_exp[i]);
+        if (kMasked && key + 8 * n + lane % 4 * 2 + e % 2 > query + 8 * i + lane / 4) p = 0;
       }
+}
+
+/// From scores [queries, keys] to probabilities. Row i of a lane is row g + 8i of the warp; its log_sum_exp
+/// is in units of log 2. `query` and `key` are the first ones' positions.
+template <int kM, int kN>
+__device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scale,
+                                          const float (&log_sum_exp)[2 * kM], int query, int key) {
+  if (key + 8 * kN - 1 > query)
+    exponentiate<true>(scores, scale, log_sum_exp, query, key);
+  else
+    exponentiate<false>(scores, scale, log_sum_exp, query, key);
+}
+
+/// From gradients of probabilities to those of scores.
+template <int kM, int kN>
+__device__ inline void differentiate(const float (&probabilities)[kM][kN][4], float (&ds)[kM][kN][4],
+                                     const float (&delta)[2 * kM]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) ds[m][n][e] = probabilities[m][n][e] * (ds[m][n][e] - delta[2 * m + e / 2]);
+}
+
+/// Of the lane's rows: log_sum_exp in units of log 2, and delta. Zeros serve rows that do not exist.
+template <int kM>
+__device__ inline void load_numbers(const BackwardParameters& p, std::int64_t pair, int query,
+                                    float (&log_sum_exp)[2 * kM], float (&delta)[2 * kM]) {
+#pragma unroll
+  for (int i = 0; i < 2 * kM; ++i) {
+    const int position = query + 8 * i + lane_index() / 4;
+    const bool exists = position < p.sequence;
+    log_sum_exp[i] = exists ? p.log_sum_exp[pair * p.sequence + position] * kLog2E : 0;
+    delta[i] = exists ? p.delta[pair * p.sequence + position] : 0;
+  }
 }
 
 template <int kDim, bool kWarpgroups>
@@ -89,13 +122,7 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
   const float scale = p.scale * kLog2E;
   float log_sum_exp[2 * kM];
   float delta[2 * kM];
-#pragma unroll
-  for (int i = 0; i < 2 * kM; ++i) {
-    const int position = warp_query + 8 * i + lane_index() / 4;
-    const bool exists = position < p.sequence;
-    log_sum_exp[i] = exists ? p.log_sum_exp[pair * p.sequence + position] * kLog2E : 0;
-    delta[i] = exists ? p.delta[pair * p.sequence + position] : 0;
-  }
+  load_numbers<kM>(p, pair, warp_query, log_sum_exp, delta);
   float dq[kM][kDim / 8][4] = {};
   const int tiles = (min(first + Size::kQueries, p.sequence) + Size::kKeys - 1) / Size::kKeys;
   for (int tile = 0; tile < tiles; ++tile) {
@@ -113,18 +140,20 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
       float ds[kM][kN][4];
       Engine::begin();
       Engine::template multiply_rows<QueryTile, KeyTile>(scores, q_tile, group_row<Engine>(), k_tile, step);
+      Engine::end_batch();
       Engine::template multiply_rows<QueryTile, KeyTile>(ds, dout_tile, group_row<Engine>(),
                                                          k_tile + KeyTile::kBytes, step);
-      Engine::finish();
-      if (key + Size::kStep - 1 > warp_query)
-        differentiate<true>(scores, ds, scale, log_sum_exp, delta, warp_query, key);
-      else
-        differentiate<false>(scores, ds, scale, log_sum_exp, delta, warp_query, key);
+      Engine::end_batch();
+      Engine::template wait<1>(scores);
+      find_probabilities(scores, scale, log_sum_exp, warp_query, key);
+      Engine::template wait<0>(ds);
+      differentiate(scores, ds, delta);
       Fragment left[kM][kN / 2];
       to_fragments(ds, left);
-      Engine::begin();
+      Engine::begin(left, dq);
       Engine::template multiply_add_columns<KeyTile>(dq, left, k_tile, step);
-      Engine::finish();
+      Engine::end_batch();
+      Engine::template wait<0>(dq);
     }
   }
   __syncthreads();  // the queries' tile is free

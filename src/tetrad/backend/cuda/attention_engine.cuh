@@ -12,9 +12,14 @@ struct WarpEngine {
   static constexpr int kM = kFragments;  //!< fragments of 16 rows: each load of a right operand serves all
   static constexpr int kRows = 16 * kM;  //!< that are computed together, or skipped
   static constexpr int kGroup = kWarp;   //!< threads that do so
+
+  // What warpgroups need around their products, see below.
   __device__ static void publish() {}
-  __device__ static void begin() {}
-  __device__ static void finish() {}
+  template <typename... Registers>
+  __device__ static void begin(Registers&...) {}
+  __device__ static void end_batch() {}
+  template <int kLater, typename... Sums>
+  __device__ static void wait(Sums&...) {}
 
   /// sums [16 kM, 8 kN] = rows from `left_row` of one tile times rows from `right_row` of another.
   template <typename Left, typename Right, int kN>
@@ -66,15 +71,27 @@ struct WarpEngine {
   }
 };
 
-/// Products are only begun; their results, and the registers that go into them, may be touched again after
-/// finish().
 struct WarpgroupEngine {
   static constexpr int kM = 1;
   static constexpr int kRows = 64;
   static constexpr int kGroup = 4 * kWarp;
+
+  /// Between the end of copies and the barrier.
   __device__ static void publish() { publish_copies(); }
-  __device__ static void begin() { begin_products(); }
-  __device__ static void finish() { finish_products(); }
+  /// Before products: of all registers that go into them and were written since.
+  template <typename... Registers>
+  __device__ static void begin(Registers&... registers) {
+    (touch(registers), ...);
+    begin_products();
+  }
+  /// Products have only been begun: the ones since the last call are a batch to wait for.
+  __device__ static void end_batch() { cuda::end_batch(); }
+  /// Until all batches but the last kLater are complete, which have these sums.
+  template <int kLater, typename... Sums>
+  __device__ static void wait(Sums&... sums) {
+    wait_for_batches<kLater>();
+    (touch(sums), ...);
+  }
 
   template <typename Left, typename Right, int kN>
   __device__ static void multiply_rows(float (&sums)[1][kN][4], unsigned left, int left_row, unsigned right,

@@ -182,14 +182,16 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
     float scores[kM][kN][4];
     Engine::begin();
     Engine::template multiply_rows<QueryTile, KeyTile>(scores, q_tile, group_row<Engine>(), k_tile, 0);
-    Engine::finish();
+    Engine::end_batch();
+    Engine::template wait<0>(scores);
     if (key + Size::kKeys - 1 > p.cached + warp_first) mask(scores, p.cached + warp_first, key);
     update_softmax(scores, scale, softmax, out);
     Fragment probabilities[kM][kN / 2];
     to_fragments(scores, probabilities);
-    Engine::begin();
+    Engine::begin(probabilities, out);
     Engine::template multiply_add_columns<KeyTile>(out, probabilities, k_tile + KeyTile::kBytes, 0);
-    Engine::finish();
+    Engine::end_batch();
+    Engine::template wait<0>(out);
   }
   __syncthreads();  // the queries' tile is free
   if (warp_first < p.sequence)

@@ -26,9 +26,12 @@ __device__ inline void publish_copies() { asm volatile("fence.proxy.async.shared
 
 /// Before the first product that uses registers which were written since.
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void finish_products() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+/// The products since the last call are one batch.
+__device__ inline void end_batch() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Until all batches but the last kLater are complete.
+template <int kLater>
+__device__ inline void wait_for_batches() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLater) : "memory");
 }
 
 // sums [64, n] (+)= left [64, 16] times right, whose rows are the columns of the product: n rows of 16
@@ -127,7 +130,9 @@ __device__ inline void multiply_add_columns_16(float (&sums)[16][4], const Fragm
 __device__ inline std::uint64_t describe(unsigned, unsigned) { return 0; }
 __device__ inline void publish_copies() {}
 __device__ inline void begin_products() {}
-__device__ inline void finish_products() {}
+__device__ inline void end_batch() {}
+template <int kLater>
+__device__ inline void wait_for_batches() {}
 template <int kN>
 __device__ inline void multiply_rows_16(float (&)[kN][4], std::uint64_t, std::uint64_t, int) {
   __trap();
@@ -138,5 +143,26 @@ __device__ inline void multiply_add_columns_16(float (&)[kN][4], const Fragment&
 }
 
 #endif
+
+// The compiler does not know when a product reads and writes its registers. An empty instruction that seems
+// to change them keeps what comes before begin() before it, and what comes after wait() after it.
+template <int kM, int kN>
+__device__ inline void touch(float (&values)[kM][kN][4]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(values[m][n][e])::"memory");
+}
+template <int kM, int kK>
+__device__ inline void touch(Fragment (&fragments)[kM][kK]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int k = 0; k < kK; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(fragments[m][k].pair[i])::"memory");
+}
 
 }  // namespace tetrad::cuda
