@@ -64,7 +64,7 @@ __device__ inline void fetch_head(const GradientOp& op, const GradientTask& task
 /// One warp: from all shares of the head's steps to ddt and the sums for the parameters.
 template <int kState>
 __device__ inline void finish_head(const GradientOp& op, const GradientTask& task, int turn,
-                                   const RawSteps& raw, GradientMemory<kState>& memory) {
+                                   GradientMemory<kState>& memory) {
   const int head = task.head + turn;
   const float rate = -expf(op.in.a_log[head]);
   const int lane = static_cast<int>(threadIdx.x);
@@ -74,7 +74,7 @@ __device__ inline void finish_head(const GradientOp& op, const GradientTask& tas
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int t = 2 * lane + i;
-    const float ddt = (steps.ddt[i] + steps.dlog[i] * rate) * sigmoid(raw.of[i] + op.in.dt_bias[head]);
+    const float ddt = (steps.ddt[i] + steps.dlog[i] * rate) * sigmoid(memory.steps[turn % 2].raw[t]);
     if (t >= task.length) continue;
     assign(op.ddt.row(task.row + t)[head], ddt);
     dt_bias_sum += ddt;
@@ -111,8 +111,7 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
   SharedTile<kState>{memory.c, 0}.template copy_rows<kGradientThreads, kTile>(
       op.in.c.row(task.row) + task.group * kState, op.in.c.stride, task.length);
   fetch_head(op, task, 0, memory);
-  RawSteps raw;   // of the head whose turn it is …
-  RawSteps next;  // … and of the one after it
+  RawSteps raw;
   if (is_first_warp) {
     raw.load(op.in.dt, task.row, task.head, task.length);
     raw.compute(op.in.dt_bias[task.head], -expf(op.in.a_log[task.head]), memory.steps[0]);
@@ -135,11 +134,8 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
     convert_state(turn, memory);
     if (!is_last) fetch_head(op, task, turn + 1, memory);
     if (is_first_warp) {
-      if (turn > 0) {
-        finish_head(op, task, turn - 1, raw, memory);
-        raw = next;
-      }
-      if (!is_last) next.load(op.in.dt, task.row, head + 1, task.length);
+      if (turn > 0) finish_head(op, task, turn - 1, memory);
+      if (!is_last) raw.load(op.in.dt, task.row, head + 1, task.length);
     }
     differentiate_mix<kState>(place, turn, steps, memory, products, dproducts);
     __syncthreads();  // state, mix and shares are there
@@ -151,7 +147,7 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
     differentiate_keys<kState>(place, turn, steps, memory, db, dc);
     sum_segments(memory);
     if (is_first_warp && !is_last)
-      next.compute(op.in.dt_bias[head + 1], -expf(op.in.a_log[head + 1]), memory.steps[(turn + 1) % 2]);
+      raw.compute(op.in.dt_bias[head + 1], -expf(op.in.a_log[head + 1]), memory.steps[(turn + 1) % 2]);
     __syncthreads();  // the segments' sums are there
     sum_below(steps, memory);
     __syncthreads();  // so are those of whole columns
@@ -160,7 +156,7 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
   const GradientPlace place(hidden(static_cast<int>(threadIdx.x)));
   store_pairs(place, dproducts, memory);
   __syncthreads();
-  if (is_first_warp) finish_head(op, task, task.heads - 1, raw, memory);
+  if (is_first_warp) finish_head(op, task, task.heads - 1, memory);
   differentiate_products<kState>(place, memory, db, dc);
   store_keys<kState>(task, place, op.db, db);
   store_keys<kState>(task, place, op.dc, dc);
@@ -179,8 +175,8 @@ void launch_gradients(Device& device, const GradientOp& op) {
 }  // namespace
 
 bool fits_tensor_cores(const Device& device, const ScanBackward& op) {
-  return fits_tensor_cores(device, ScanForward{op.shape, op.in, op.dx, nullptr}) && is_wide(op.dy) &&
-         is_wide(op.db) && is_wide(op.dc) &&
+  return fits_tensor_cores(device, ScanForward{op.shape, op.in, op.dx, nullptr}) &&
+         is_wide(op.chunk_states) && is_wide(op.dy) && is_wide(op.db) && is_wide(op.dc) &&
          device.properties().sharedMemPerBlockOptin >= sizeof(GradientMemory<128>);
 }
 

@@ -401,7 +401,7 @@ __device__ inline void differentiate_products(const GradientPlace& place, Gradie
                                               KeyStrip<kState>& db, KeyStrip<kState>& dc) {
   const SharedTile<kState> b{memory.b, place.lane};
   const SharedTile<kState> c{memory.c, place.lane};
-#pragma unroll
+#pragma unroll 1  // registers are few, and this is done once
   for (int part = 0; part < 2; ++part)
 #pragma unroll
     for (int k = 0; k < kTile; k += 16) {

@@ -20,9 +20,10 @@ struct LongLog {
 /// Time steps and decays of one head over a tile. Decays are kept as logarithms to the base 2, and none is
 /// less than 2^kLeastLog, which is zero.
 struct TileSteps {
-  float dt[kTile];        //!< zeros after the end of the sequence
-  LongLog log[kTile];     //!< sum of the logarithms 0 … t
-  float left[kTile];      //!< product of decays 0 … t: what is left of the state before the tile
+  float raw[kTile];    //!< with dt_bias: what softplus is taken of; -infinity after the end of the sequence
+  float dt[kTile];     //!< zeros after the end of the sequence
+  LongLog log[kTile];  //!< sum of the logarithms 0 … t
+  float left[kTile];   //!< product of decays 0 … t: what is left of the state before the tile
   float reaching[kTile];  //!< product of decays t + 1 …: what reaches the state after the tile
   float weight[kTile];    //!< that times dt
 
@@ -56,6 +57,7 @@ struct RawSteps {
     double log[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
+      out.raw[2 * lane + i] = of[i] + bias;
       dt[i] = softplus(of[i] + bias);
       const float decay = dt[i] * rate * kLog2E;
       log[i] = decay < TileSteps::kLeastLog ? TileSteps::kLeastLog : decay;
