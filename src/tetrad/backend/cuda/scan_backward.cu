@@ -5,6 +5,7 @@
 #include "tetrad/backend/cuda/mamba2.h"
 #include "tetrad/backend/cuda/scan.cuh"
 #include "tetrad/backend/cuda/scan_gradients.h"
+#include "tetrad/backend/cuda/scan_mma.h"
 #include "tetrad/backend/cuda/scan_recurrence.h"
 
 namespace tetrad::cuda {
@@ -44,15 +45,35 @@ void differentiate(Device& device, const ScanBackward& op, const Tiles& tiles, f
                   scratch + weight, scratch + dproducts, sums});
 }
 
+/// The same on tensor cores.
+void differentiate_mma(Device& device, const ScanBackward& op, std::int64_t tiles, float* sums) {
+  const Mamba2Shape& shape = op.shape;
+  const std::int64_t states_size = shape.batch * tiles * shape.inner() * shape.state;
+  const bool has_states = tiles == shape.chunks();
+  ScratchLayout layout;
+  const std::int64_t states = layout.add(has_states ? 0 : states_size);
+  const std::int64_t dstates_place = layout.add(ceil_div(states_size, 2));  // two BF16 in the place of an f32
+  float* scratch = layout.allocate(device);
+  auto* dstates = reinterpret_cast<Bf16*>(scratch + dstates_place);
+  if (!has_states) scan_mma_tile_states(device, op, scratch + states);
+  scan_mma_state_gradients(device, op, dstates);
+  scan_mma_gradients(device, op, has_states ? op.chunk_states : scratch + states, dstates, sums);
+}
+
 }  // namespace
 
 void scan(Device& device, const ScanBackward& op) {
   check(op);
+  const bool on_tensor_cores = fits_tensor_cores(device, op);
   const Tiles tiles = tiles_of(op.shape);
-  const std::int64_t rows = op.shape.batch * tiles.count;
+  const std::int64_t tile_count = on_tensor_cores ? ceil_div(op.shape.sequence, kTile) : tiles.count;
+  const std::int64_t rows = op.shape.batch * tile_count;
   const std::int64_t heads = op.shape.heads;
   float* sums = device.scratch<float>(Device::partial_sums, rows * 3 * heads);
-  differentiate(device, op, tiles, sums);
+  if (on_tensor_cores)
+    differentiate_mma(device, op, tile_count, sums);
+  else
+    differentiate(device, op, tiles, sums);
   add_columns(device, sums, rows, 3 * heads, ParameterTarget{op.ddt_bias, op.da_log, op.dd, heads});
 }
 

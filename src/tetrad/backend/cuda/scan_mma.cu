@@ -234,7 +234,7 @@ bool fits(const Mamba2Shape& shape, const ScanInputs& in) {
 }  // namespace
 
 bool fits_tensor_cores(const Device& device, const ScanForward& op) {
-  return fits(op.shape, op.in) && is_wide(op.y) &&
+  return fits(op.shape, op.in) && is_wide(op.y) && is_wide(static_cast<const float*>(op.chunk_states)) &&
          device.properties().sharedMemPerBlockOptin >= sizeof(ForwardMemory<128>);
 }
 

@@ -20,10 +20,12 @@ struct LongLog {
 /// Time steps and decays of one head over a tile. Decays are kept as logarithms to the base 2, and none is
 /// less than 2^kLeastLog, which is zero.
 struct TileSteps {
-  float dt[kTile];      //!< zeros after the end of the sequence
-  LongLog log[kTile];   //!< sum of the logarithms 0 … t
-  float left[kTile];    //!< product of decays 0 … t: what is left of the state before the tile
-  float weight[kTile];  //!< dt times the product of decays t + 1 …: what the state after the tile takes
+  float raw[kTile];    //!< with dt_bias: what softplus is taken of; -infinity after the end of the sequence
+  float dt[kTile];     //!< zeros after the end of the sequence
+  LongLog log[kTile];  //!< sum of the logarithms 0 … t
+  float left[kTile];   //!< product of decays 0 … t: what is left of the state before the tile
+  float reaching[kTile];  //!< product of decays t + 1 …: what reaches the state after the tile
+  float weight[kTile];    //!< that times dt
 
   static constexpr float kLeastLog = -160.0f;
 
@@ -55,6 +57,7 @@ struct RawSteps {
     double log[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
+      out.raw[2 * lane + i] = of[i] + bias;
       dt[i] = softplus(of[i] + bias);
       const float decay = dt[i] * rate * kLog2E;
       log[i] = decay < TileSteps::kLeastLog ? TileSteps::kLeastLog : decay;
@@ -76,7 +79,8 @@ struct RawSteps {
       out.dt[t] = dt[i];
       out.log[t] = {high, static_cast<float>(log[i] - high)};
       out.left[t] = exp2_fast(high);
-      out.weight[t] = dt[i] * exp2_fast(static_cast<float>(last - log[i]));
+      out.reaching[t] = exp2_fast(static_cast<float>(last - log[i]));
+      out.weight[t] = dt[i] * out.reaching[t];
     }
   }
 };
@@ -176,19 +180,37 @@ __device__ inline void transpose_words(std::uint32_t (&words)[4]) {
   swap(odd, 1, words[2], words[3]);
 }
 
-/// Four 16 x 8 tiles side by side, as BF16: row `low` of the lane's two to `first`, the other to `second`,
-/// both addresses of the 32 columns; null: not written.
-__device__ inline void store_rows(const float (&tiles)[4][4], Bf16* first, Bf16* second) {
+/// Four 16 x 8 tiles side by side, from tiles[kFirst] on, as BF16: the lane's upper row to `first`, the lower
+/// to `second`, both addresses of the 32 columns; null: not written.
+template <int kFirst = 0, int kTiles>
+__device__ inline void store_rows(const float (&tiles)[kTiles][4], Bf16* first, Bf16* second) {
+  static_assert(kFirst + 4 <= kTiles);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     std::uint32_t words[4];
 #pragma unroll
     for (int tile = 0; tile < 4; ++tile)
-      words[tile] = pack_bf16(tiles[tile][2 * half], tiles[tile][2 * half + 1]);
+      words[tile] = pack_bf16(tiles[kFirst + tile][2 * half], tiles[kFirst + tile][2 * half + 1]);
     transpose_words(words);
     Bf16* row = half == 0 ? first : second;
     if (row != nullptr)
       *reinterpret_cast<uint4*>(row + threadIdx.x % 4 * 8) = {words[0], words[1], words[2], words[3]};
+  }
+}
+
+/// The same for two tiles and their 16 columns.
+__device__ inline void store_rows(const float (&tiles)[2][4], Bf16* first, Bf16* second) {
+  const bool odd = threadIdx.x % 2 == 1;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const std::uint32_t left = pack_bf16(tiles[0][2 * half], tiles[0][2 * half + 1]);
+    const std::uint32_t right = pack_bf16(tiles[1][2 * half], tiles[1][2 * half + 1]);
+    const std::uint32_t other = __shfl_xor_sync(kAllLanes, odd ? left : right, 1);
+    Bf16* row = half == 0 ? first : second;
+    // even lanes write four columns of the left tile, odd ones of the right
+    if (row != nullptr)
+      *reinterpret_cast<uint2*>(row + threadIdx.x % 4 / 2 * 4 + (odd ? 8 : 0)) =
+          odd ? uint2{other, right} : uint2{left, other};
   }
 }
 
