@@ -139,7 +139,7 @@ Result quantize_in_row_blocks(const MatrixView& x, const QuantSpec& spec, const 
     for (std::int64_t row = 0; row < p.rows; ++row)
       for (std::int64_t col = 0; col < p.cols; col += 16) {
         load(row, col, pairs);
-        const PhiloxWords random = p.random.group(p.random_group(row, col));
+        const PhiloxWords random = p.random_words(row, col);
         const RowBlock block = encode_row_block<stochastic, transform>(tensor, random, bias_of(p), pairs);
         const std::int64_t at = (row * p.cols + col) / 16;
         if (operand) {

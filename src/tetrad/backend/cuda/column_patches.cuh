@@ -44,20 +44,10 @@ class ColumnPatches {
   std::uint32_t per_row_, count_;
 };
 
-/// Encodes a patch and stores the result, column-major.
-template <Transform kTransform, bool kStochastic, bool kOperand>
-TETRAD_HD inline void encode_patch(const QuantProblem& p, const nvfp4::TensorScale& tensor, bool poisoned,
-                                   const PatchPlace& at, Patch& patch) {
-  transform_patch<kTransform>(patch);
-  const PatchEncoding encoding = encoding_of(patch, tensor);
-  const std::int64_t row = std::int64_t{at.block} * kPatchRows;  // of memory
-  PhiloxWords random[kPatchCols] = {};
-  if constexpr (kStochastic) {
-    TETRAD_UNROLL_ON_DEVICE
-    for (int c = 0; c < kPatchCols; ++c)
-      random[c] = p.random.group(p.random_group(std::int64_t{at.column} + c, row));
-  }
-  const std::uint32_t bias = bias_of(p);
+/// Casts a patch and stores its codes or values, column-major.
+template <bool kStochastic, bool kOperand, bool kTame>
+TETRAD_HD inline void store_patch(const QuantProblem& p, const PatchPlace& at, const PatchEncoding& encoding,
+                                  bool poisoned, const PhiloxWords (&random)[kPatchCols], Patch& patch) {
   std::uint32_t scales[2];
   if constexpr (kOperand) {
     TETRAD_UNROLL_ON_DEVICE
@@ -66,16 +56,15 @@ TETRAD_HD inline void encode_patch(const QuantProblem& p, const nvfp4::TensorSca
       scales[i] =
           poisoned ? 0x7FFF7FFFu : pack_bf16(E4m3::decode(bytes & 0xFFu), E4m3::decode(bytes >> 8 & 0xFFu));
     }
-  } else {
-    auto* out = static_cast<std::uint8_t*>(p.scales) + at.block * p.rows + at.column;
-    *reinterpret_cast<std::uint32_t*>(out) = poisoned ? 0u : encoding.scale_bytes;
   }
+  const std::int64_t row = std::int64_t{at.block} * kPatchRows;  // of memory
+  const std::uint32_t bias = bias_of(p);
   TETRAD_UNROLL_ON_DEVICE
   for (int k = 0; k < kPatchRows / 2; ++k) {
     const auto word = static_cast<std::size_t>(k / 2);
     const std::uint32_t words[kPatchCols] = {random[0][word], random[1][word], random[2][word],
                                              random[3][word]};
-    const std::uint32_t magnitudes = encode_row_pair<kStochastic>(patch, k, encoding, words, bias);
+    const std::uint32_t magnitudes = encode_row_pair<kStochastic, kTame>(patch, k, encoding, words, bias);
     if constexpr (kOperand) {
       column_operand(magnitudes, scales, patch, k);
       auto* out = static_cast<Bf16*>(p.codes) + (row + 2 * k) * p.rows + at.column;
@@ -86,6 +75,28 @@ TETRAD_HD inline void encode_patch(const QuantProblem& p, const nvfp4::TensorSca
       *reinterpret_cast<std::uint32_t*>(out) = poisoned ? 0u : column_codes(magnitudes, patch, k);
     }
   }
+}
+
+/// Encodes a patch and stores the result.
+template <Transform kTransform, bool kStochastic, bool kOperand>
+TETRAD_HD inline void encode_patch(const QuantProblem& p, const nvfp4::TensorScale& tensor, bool poisoned,
+                                   const PatchPlace& at, Patch& patch) {
+  transform_patch<kTransform>(patch);
+  const PatchEncoding encoding = encoding_of(patch, tensor);
+  PhiloxWords random[kPatchCols] = {};
+  if constexpr (kStochastic) {
+    TETRAD_UNROLL_ON_DEVICE
+    for (int c = 0; c < kPatchCols; ++c)
+      random[c] = p.random_words(std::int64_t{at.column} + c, std::int64_t{at.block} * kPatchRows);
+  }
+  if constexpr (!kOperand) {
+    auto* out = static_cast<std::uint8_t*>(p.scales) + at.block * p.rows + at.column;
+    *reinterpret_cast<std::uint32_t*>(out) = poisoned ? 0u : encoding.scale_bytes;
+  }
+  if (encoding.tame)
+    store_patch<kStochastic, kOperand, true>(p, at, encoding, poisoned, random, patch);
+  else
+    store_patch<kStochastic, kOperand, false>(p, at, encoding, poisoned, random, patch);
 }
 
 }  // namespace tetrad::cuda

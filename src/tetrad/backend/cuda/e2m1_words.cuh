@@ -22,6 +22,14 @@
 
 namespace tetrad::cuda {
 
+/// Keeps the compiler from computing a value again in each branch that uses it.
+TETRAD_HD inline std::uint32_t in_register(std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(value));
+#endif
+  return value;
+}
+
 /// Byte i of the result is byte (selector nibble i) of the eight in (low, high).
 TETRAD_HD inline std::uint32_t byte_perm(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
 #if defined(__CUDA_ARCH__)

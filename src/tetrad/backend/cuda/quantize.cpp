@@ -160,6 +160,31 @@ QuantStats quantize(Device& device, const MatrixView& x, const QuantSpec& spec,
   return stats;
 }
 
+void quantize_two(Device& device, const MatrixView& x, const QuantSpec& row_spec,
+                  const QuantizeOptions& row_options, QuantizedTensor& row_out, const QuantSpec& col_spec,
+                  const QuantizeOptions& col_options, QuantizedTensor& col_out) {
+  const auto make = [&](const QuantSpec& spec, const QuantizeOptions& options, QuantizedTensor& out) {
+    const MatrixView consumed = spec.axis == 0 ? x.transposed() : x;
+    refuse_bad_input(consumed, spec, options.part);
+    prepare(device, consumed, spec, options, out);
+    return make_problem(consumed, spec, options, out);
+  };
+  QuantProblem row = make(row_spec, row_options, row_out);
+  QuantProblem column = make(col_spec, col_options, col_out);
+  const bool statistics =
+      row_options.telemetry != Telemetry::none || col_options.telemetry != Telemetry::none;
+  if (statistics || !suits_both(row, column)) {
+    quantize(device, x, row_spec, row_options, row_out);
+    quantize(device, x, col_spec, col_options, col_out);
+    return;
+  }
+  const Workspace memory = make_workspace(device, row, false, false);
+  row.state = memory.states;
+  column.state = memory.states + 1;
+  find_amax_of_both(device, row, column);
+  encode_both(device, row, column);
+}
+
 void dequantize(Device& device, const QuantizedTensor& tensor, const MutableMatrixView& out) {
   TETRAD_CHECK(out.rows == tensor.rows && out.cols == tensor.cols && out.is_row_major(),
                "dequantize: a {} x {} tensor does not fit a {} x {} output", tensor.rows, tensor.cols,

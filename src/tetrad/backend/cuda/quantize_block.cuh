@@ -69,6 +69,22 @@ TETRAD_HD inline std::uint32_t amax_bits_after_scaling(float amax) {
   return std::bit_cast<std::uint32_t>(round_to_bf16(amax * 0.25f)) & 0x7FFFFFFFu;
 }
 
+/// nvfp4::block_scale(), with the casts to and from E4M3 that Hopper has: nearest even, saturating.
+TETRAD_HD inline nvfp4::BlockScale fast_block_scale(float amax, const nvfp4::TensorScale& tensor) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  const float unrounded = nvfp4::at_most_float_max(amax * tensor.block_multiplier);
+  std::uint16_t byte;
+  std::uint32_t halves;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(byte) : "f"(0.0f), "f"(unrounded));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(byte));
+  float value;
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }" : "=f"(value) : "r"(halves));
+  return {byte, nvfp4::at_most_float_max(1.0f / (value * tensor.decode))};
+#else
+  return nvfp4::block_scale(amax, tensor);
+#endif
+}
+
 /// The scale of a block and whether the fast casts hold for it: no scaled value reaches 7, and none that is
 /// not zero becomes zero, which would lose its sign (the smallest BF16 is 2^-133, the smallest f32 2^-149).
 struct BlockEncoding {
@@ -77,32 +93,29 @@ struct BlockEncoding {
   bool tame;
 };
 TETRAD_HD inline BlockEncoding encoding_of(float amax, const nvfp4::TensorScale& tensor) {
-  const nvfp4::BlockScale scale = nvfp4::block_scale(amax, tensor);
+  const nvfp4::BlockScale scale = fast_block_scale(amax, tensor);
   return {scale.byte, scale.encode, scale.encode >= 0x1p-16f && amax * scale.encode < 7.0f};
 }
 
-/// The steps of one scaled value of a tame block.
-template <bool kStochastic>
-TETRAD_HD inline std::uint32_t steps_of(float y, std::uint32_t random_word, int byte, std::uint32_t bias) {
-  if constexpr (kStochastic) return stochastic_steps(y, noise_of(random_word, byte, bias));
-  return nearest_steps(y);
-}
-
-/// Those of any value, from numerics/: the magnitude in the byte that magnitude_nibbles() reads, and the
-/// code's sign.
-struct SafeSteps {
-  std::uint32_t steps;
-  std::uint32_t negative;
-};
-template <bool kStochastic>
-TETRAD_HD inline SafeSteps safe_steps_of(float y, std::uint32_t random_word, int byte, std::uint32_t bias) {
-  std::uint32_t code = 0;
-  if constexpr (kStochastic)
-    code = E2m1::encode_stochastic(y, (random_word >> (8 * byte)) & 0xFFu,
-                                   bias == kCentredBias ? StochasticBias::centred : StochasticBias::hardware);
-  else
-    code = E2m1::encode(y);
-  return {(code & 7u) << (kStochastic ? 24 : 0), code >> 3};
+/// The steps of one scaled value, with the magnitude in the byte that magnitude_nibbles() reads. In a block
+/// that is not tame they come from numerics/, and so does the code's sign.
+template <bool kStochastic, bool kTame>
+TETRAD_HD inline std::uint32_t steps_of(float y, std::uint32_t random_word, int byte, std::uint32_t bias,
+                                        std::uint32_t& negative) {
+  if constexpr (kTame) {
+    if constexpr (kStochastic) return stochastic_steps(y, noise_of(random_word, byte, bias));
+    return nearest_steps(y);
+  } else {
+    std::uint32_t code = 0;
+    if constexpr (kStochastic)
+      code =
+          E2m1::encode_stochastic(y, (random_word >> (8 * byte)) & 0xFFu,
+                                  bias == kCentredBias ? StochasticBias::centred : StochasticBias::hardware);
+    else
+      code = E2m1::encode(y);
+    negative = code >> 3;
+    return (code & 7u) << (kStochastic ? 24 : 0);
+  }
 }
 
 TETRAD_HD inline std::uint32_t bias_of(const QuantProblem& p) {

@@ -28,15 +28,23 @@ template <Transform kTransform, bool kStochastic, bool kOperand>
 __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem p) {
   const ColumnPatches patches(p);
   if (is_first_thread()) *p.amax = p.tensor_amax();
-  const std::uint32_t index = blockIdx.x * kThreads + threadIdx.x;
-  if (index >= patches.count()) return;
-  const PatchPlace at = patches.place(index);
-  Patch patch = patches.load(at);
+  const bool poisoned = p.is_poisoned();
   const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax());
-  encode_patch<kTransform, kStochastic, kOperand>(p, tensor, p.is_poisoned(), at, patch);
+#pragma unroll 1
+  for (std::uint32_t i = blockIdx.x * kThreads + threadIdx.x; i < patches.count();
+       i += gridDim.x * kThreads) {
+    const PatchPlace at = patches.place(i);
+    Patch patch = patches.load(at);
+    encode_patch<kTransform, kStochastic, kOperand>(p, tensor, poisoned, at, patch);
+  }
 }
 
 std::int64_t patches_of(const QuantProblem& p) { return p.rows / kPatchCols * (p.cols / kPatchRows); }
+
+std::int64_t blocks_of_threads(const Device& device, const QuantProblem& p, std::int64_t per_multiprocessor) {
+  return std::clamp<std::int64_t>(ceil_div(patches_of(p), kThreads), 1,
+                                  per_multiprocessor * device.multiprocessors());
+}
 
 }  // namespace
 
@@ -48,16 +56,14 @@ bool suits_columns(const QuantProblem& p) {
 }
 
 void find_amax_of_columns(Device& device, const QuantProblem& problem) {
-  constexpr std::int64_t kBlocksPerMultiprocessor = 24;
-  const std::int64_t blocks = std::clamp<std::int64_t>(ceil_div(patches_of(problem), kThreads), 1,
-                                                       kBlocksPerMultiprocessor * device.multiprocessors());
+  const std::int64_t blocks = blocks_of_threads(device, problem, 24);
   with_transform(problem, [&]<Transform kTransform>(TransformConstant<kTransform>) {
     launch(device, blocks, kThreads, 0, find_amax_kernel<kTransform>, problem);
   });
 }
 
 void encode_columns(Device& device, const QuantProblem& problem) {
-  const std::int64_t blocks = std::max<std::int64_t>(1, ceil_div(patches_of(problem), kThreads));
+  const std::int64_t blocks = blocks_of_threads(device, problem, 16);
   with_encoding(problem, [&](auto transform, auto stochastic, auto operand) {
     launch(device, blocks, kThreads, 0, encode_kernel<transform, stochastic, operand>, problem);
   });

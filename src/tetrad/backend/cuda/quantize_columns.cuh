@@ -101,7 +101,7 @@ TETRAD_HD inline PatchEncoding encoding_of(Patch& patch, const nvfp4::TensorScal
 
 /// The magnitudes of rows 2k and 2k + 1: byte c has the two of column c, the even row's low. random[c] is
 /// word (2k) / 4 of column c's random bits. The sign bits of the patch become those of the codes.
-template <bool kStochastic>
+template <bool kStochastic, bool kTame>
 TETRAD_HD inline std::uint32_t encode_row_pair(Patch& patch, int k, const PatchEncoding& block,
                                                const std::uint32_t (&random)[kPatchCols],
                                                std::uint32_t bias) {
@@ -112,18 +112,11 @@ TETRAD_HD inline std::uint32_t encode_row_pair(Patch& patch, int k, const PatchE
     const float y[kPatchCols] = {
         low_bf16(patch.pair[r][0]) * block.encode[0], high_bf16(patch.pair[r][0]) * block.encode[1],
         low_bf16(patch.pair[r][1]) * block.encode[2], high_bf16(patch.pair[r][1]) * block.encode[3]};
-    if (block.tame) {
-      TETRAD_UNROLL_ON_DEVICE
-      for (int c = 0; c < kPatchCols; ++c)
-        steps[odd][c] = steps_of<kStochastic>(y[c], random[c], r % 4, bias);
-    } else {
-      std::uint32_t negative[kPatchCols];
-      TETRAD_UNROLL_ON_DEVICE
-      for (int c = 0; c < kPatchCols; ++c) {
-        const SafeSteps safe = safe_steps_of<kStochastic>(y[c], random[c], r % 4, bias);
-        steps[odd][c] = safe.steps;
-        negative[c] = safe.negative;
-      }
+    std::uint32_t negative[kPatchCols] = {};
+    TETRAD_UNROLL_ON_DEVICE
+    for (int c = 0; c < kPatchCols; ++c)
+      steps[odd][c] = steps_of<kStochastic, kTame>(y[c], random[c], r % 4, bias, negative[c]);
+    if constexpr (!kTame) {
       patch.pair[r][0] = negative[0] << 15 | negative[1] << 31;
       patch.pair[r][1] = negative[2] << 15 | negative[3] << 31;
     }

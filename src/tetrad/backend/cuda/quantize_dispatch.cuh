@@ -47,15 +47,18 @@ void with_transform(const QuantProblem& problem, const Body& body) {
   }
 }
 
+/// Calls body(value) with a constant.
+template <typename Body>
+void with_bool(bool value, const Body& body) {
+  if (value)
+    body(std::true_type{});
+  else
+    body(std::false_type{});
+}
+
 /// Calls body(transform, stochastic, operand) with constants.
 template <typename Body>
 void with_encoding(const QuantProblem& problem, const Body& body) {
-  const auto with_bool = [](bool value, const auto& next) {
-    if (value)
-      next(std::true_type{});
-    else
-      next(std::false_type{});
-  };
   with_transform(problem, [&](auto transform) {
     with_bool(problem.is_stochastic(), [&](auto stochastic) {
       with_bool(problem.form == Form::operand, [&](auto operand) { body(transform, stochastic, operand); });

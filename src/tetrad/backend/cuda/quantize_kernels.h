@@ -32,7 +32,8 @@ void encode_columns(Device& device, const QuantProblem& problem);
 bool suits_squares(const QuantProblem& problem);
 void encode_squares(Device& device, const QuantProblem& problem);
 
-/// Both: rows of a matrix, and columns of the same.
+/// Rows of a matrix into an operand, and columns of the same matrix, with its values read once for both.
+bool suits_both(const QuantProblem& row, const QuantProblem& column);
 void find_amax_of_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 void encode_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 

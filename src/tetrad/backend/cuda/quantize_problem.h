@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "tetrad/backend/codec.h"
+#include "tetrad/backend/cuda/e2m1_words.cuh"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/ops/quantize.h"
 
@@ -39,7 +40,9 @@ struct QuantProblem {
   std::int64_t block_cols_total = 0;
 
   RandomStream random = {};
-  PartOfTensor part = {};  //!< total_cols filled in
+  static constexpr int kRounds = 10;
+  std::uint32_t round_keys[kRounds][2] = {};  //!< of Philox, the same for every thread
+  PartOfTensor part = {};                     //!< total_cols filled in
   bool amax_given = false;
   float given_amax = 0;
 
@@ -69,6 +72,21 @@ struct QuantProblem {
   TETRAD_HD std::uint32_t random_group(std::int64_t row, std::int64_t col) const {
     const std::int64_t element = (part.first_row + row) * part.total_cols + part.first_col + col;
     return static_cast<std::uint32_t>(element / kGroup);
+  }
+  /// random.group(random_group(row, col)), with the keys of the rounds ready.
+  TETRAD_HD PhiloxWords random_words(std::int64_t row, std::int64_t col) const {
+    std::uint32_t counter[4] = {random.step, random.microbatch, random.tensor, random_group(row, col)};
+    TETRAD_UNROLL_ON_DEVICE
+    for (int round = 0; round < kRounds; ++round) {
+      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
+      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
+      counter[0] = static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ round_keys[round][0];
+      counter[1] = static_cast<std::uint32_t>(p1);
+      counter[2] = static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ round_keys[round][1];
+      counter[3] = static_cast<std::uint32_t>(p0);
+    }
+    return {in_register(counter[0]), in_register(counter[1]), in_register(counter[2]),
+            in_register(counter[3])};
   }
   TETRAD_HD bool is_poisoned() const { return state->amax_bits >= kInfinityBits; }
   /// What the tensor is scaled by, once the first pass is through.

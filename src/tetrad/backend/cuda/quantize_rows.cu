@@ -19,12 +19,14 @@ template <Transform kTransform>
 __global__ void __launch_bounds__(kThreads) find_amax_kernel(QuantProblem p) {
   std::uint32_t largest = 0;
   const RowBlocks blocks(p);
-  for_each_batch(blocks.count(), [&](std::uint32_t first) {
+  const RowBlocks::Step step = blocks.step();
+  PairOfBlocks at = blocks.pair_at(first_of_batch());
+  for (std::uint32_t first = first_of_batch(); first < blocks.count(); first += batch_step()) {
     std::uint32_t pairs[8];
-    const PairOfBlocks at = blocks.pair_at(first);
     blocks.exchange_halves(blocks.load(at), pairs);
     largest = max(largest, find_amax_of_row_block<kTransform>(pairs));
-  });
+    at = blocks.next(at, step);
+  }
   raise_from_block(p.state, largest);
 }
 
@@ -34,18 +36,20 @@ __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem p) {
   const RowBlocks blocks(p);
   const RowEncoder<kTransform, kStochastic, kOperand> encoder(p, blocks);
   // The next blocks are on their way while these are encoded.
-  const std::uint32_t step = batch_step();
+  const RowBlocks::Step step = blocks.step();
   std::uint32_t first = first_of_batch();
   if (first >= blocks.count()) return;
-  Halves halves = blocks.load(blocks.pair_at(first));
+  PairOfBlocks at = blocks.pair_at(first);
+  Halves halves = blocks.load(at);
   while (true) {
-    const std::uint32_t next = first + step;
-    const bool more = next < blocks.count();
+    first += batch_step();
+    const bool more = first < blocks.count();
+    const PairOfBlocks next = blocks.next(at, step);
     Halves coming = {};
-    if (more) coming = blocks.load(blocks.pair_at(next));
-    encoder.encode(first, halves);
+    if (more) coming = blocks.load(next);
+    encoder.encode(at, halves);
     if (!more) return;
-    first = next;
+    at = next;
     halves = coming;
   }
 }

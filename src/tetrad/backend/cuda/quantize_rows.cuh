@@ -37,54 +37,50 @@ TETRAD_HD inline std::uint32_t find_amax_of_row_block(const std::uint32_t (&pair
   }
 }
 
+/// The magnitudes of a block. Where it is not tame, the sign bits of `pairs` become those of the codes.
+template <bool kStochastic, bool kTame>
+TETRAD_HD inline void encode_row_values(const PhiloxWords& random, std::uint32_t bias, float encode,
+                                        std::uint32_t (&pairs)[8], std::uint32_t (&magnitudes)[2]) {
+  float v[16];
+  unpack_row(pairs, v);
+  TETRAD_UNROLL_ON_DEVICE
+  for (int half = 0; half < 2; ++half) {
+    std::uint32_t even[4];
+    std::uint32_t odd[4];
+    TETRAD_UNROLL_ON_DEVICE
+    for (int i = 0; i < 4; ++i) {
+      const int j = half * 8 + 2 * i;
+      const std::uint32_t word = random[static_cast<std::size_t>(j / 4)];
+      std::uint32_t negative[2] = {};
+      even[i] = steps_of<kStochastic, kTame>(v[j] * encode, word, j % 4, bias, negative[0]);
+      odd[i] = steps_of<kStochastic, kTame>(v[j + 1] * encode, word, j % 4 + 1, bias, negative[1]);
+      if constexpr (!kTame) pairs[j / 2] = negative[0] << 15 | negative[1] << 31;
+    }
+    magnitudes[half] = magnitude_nibbles<kStochastic>(even, odd);
+  }
+}
+
 /// `pairs` become what was quantized; their sign bits are those of the codes.
 template <bool kStochastic, Transform kTransform>
 TETRAD_HD inline RowBlock encode_row_block(const nvfp4::TensorScale& tensor, const PhiloxWords& random,
                                            std::uint32_t bias, std::uint32_t (&pairs)[8]) {
-  float v[16];
   if constexpr (kTransform != Transform::none) {
+    float v[16];
     unpack_row(pairs, v);
     butterflies_16<kTransform>(v);
     last_butterflies_16(v);
     TETRAD_UNROLL_ON_DEVICE
     for (int i = 0; i < 8; ++i) pairs[i] = pack_bf16(v[2 * i], v[2 * i + 1]);
   }
-  std::uint32_t largest = 0;
   TETRAD_UNROLL_ON_DEVICE
-  for (int i = 0; i < 8; ++i) {
-    pairs[i] = without_negative_zero(pairs[i]);
-    largest = max_halves(largest, pairs[i] & kMagnitudesOfPair);
-  }
-  largest = max_halves(largest, largest >> 16);
-  const BlockEncoding block = encoding_of(low_bf16(largest), tensor);
-  unpack_row(pairs, v);
+  for (int i = 0; i < 8; ++i) pairs[i] = without_negative_zero(pairs[i]);
+  const BlockEncoding block = encoding_of(std::bit_cast<float>(largest_magnitude(pairs)), tensor);
   RowBlock result;
   result.scale_byte = block.byte;
-  TETRAD_UNROLL_ON_DEVICE
-  for (int half = 0; half < 2; ++half) {
-    std::uint32_t even[4];
-    std::uint32_t odd[4];
-    if (block.tame) {
-      TETRAD_UNROLL_ON_DEVICE
-      for (int i = 0; i < 4; ++i) {
-        const int j = half * 8 + 2 * i;
-        even[i] = steps_of<kStochastic>(v[j] * block.encode, random[j / 4], j % 4, bias);
-        odd[i] = steps_of<kStochastic>(v[j + 1] * block.encode, random[j / 4], j % 4 + 1, bias);
-      }
-    } else {
-      TETRAD_UNROLL_ON_DEVICE
-      for (int i = 0; i < 4; ++i) {
-        const int j = half * 8 + 2 * i;
-        const SafeSteps a = safe_steps_of<kStochastic>(v[j] * block.encode, random[j / 4], j % 4, bias);
-        const SafeSteps b =
-            safe_steps_of<kStochastic>(v[j + 1] * block.encode, random[j / 4], j % 4 + 1, bias);
-        even[i] = a.steps;
-        odd[i] = b.steps;
-        pairs[j / 2] = a.negative << 15 | b.negative << 31;
-      }
-    }
-    result.magnitudes[half] = magnitude_nibbles<kStochastic>(even, odd);
-  }
+  if (block.tame)
+    encode_row_values<kStochastic, true>(random, bias, block.encode, pairs, result.magnitudes);
+  else
+    encode_row_values<kStochastic, false>(random, bias, block.encode, pairs, result.magnitudes);
   return result;
 }
 

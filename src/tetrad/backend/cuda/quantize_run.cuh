@@ -141,7 +141,7 @@ TETRAD_HD inline GroupCodes<Codec> encode_group(const QuantProblem& p, const Pla
   using Codes = GroupCodes<Codec>;
   const bool stochastic = p.is_stochastic();
   PhiloxWords random = {};
-  if (stochastic) random = p.random.group(p.random_group(at.row, at.col));
+  if (stochastic) random = p.random_words(at.row, at.col);
   Codes codes;
   TETRAD_UNROLL_ON_DEVICE
   for (int w = 0; w < Codes::kWords; ++w) {

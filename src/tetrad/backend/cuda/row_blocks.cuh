@@ -10,15 +10,11 @@
 
 namespace tetrad::cuda {
 
-/// Calls body(first block of the batch) for each batch of this warp: the same number of times in every lane.
+/// The first block of the warp's first batch, and from there to its next: the same in every lane.
 __device__ inline std::uint32_t first_of_batch() {
   return (blockIdx.x * blockDim.x + threadIdx.x) / kWarp * kWarp;
 }
 __device__ inline std::uint32_t batch_step() { return gridDim.x * blockDim.x; }
-template <typename Body>
-__device__ inline void for_each_batch(std::uint32_t count, const Body& body) {
-  for (std::uint32_t first = first_of_batch(); first < count; first += batch_step()) body(first);
-}
 
 struct RowPlace {
   std::uint32_t row, block;  //!< in the row
@@ -34,11 +30,15 @@ struct Halves {
 
 class RowBlocks {
  public:
+  static constexpr std::uint32_t kRegionBlocks = 8;
+  static constexpr std::uint32_t kRegionBatchRows = kWarp / kRegionBlocks;
+
   __device__ explicit RowBlocks(const QuantProblem& p)
       : x_(static_cast<const Bf16*>(p.x)),
         stride_(p.row_stride),
+        rows_(static_cast<std::uint32_t>(p.rows)),
         per_row_(static_cast<std::uint32_t>(p.cols / kGroup)),
-        count_(static_cast<std::uint32_t>(p.rows) * per_row_),
+        count_(rows_ * per_row_),
         is_odd_((threadIdx.x & 1u) != 0) {}
 
   __device__ std::uint32_t count() const { return count_; }
@@ -47,6 +47,25 @@ class RowBlocks {
   __device__ PairOfBlocks pair_at(std::uint32_t first) const {
     const std::uint32_t mine = first + threadIdx.x % kWarp / 2;
     return {place(mine), place(mine + kWarp / 2)};
+  }
+  /// From one batch of the warp to the next, without a division.
+  struct Step {
+    std::uint32_t rows, blocks;
+  };
+  __device__ Step step() const {
+    const std::uint32_t rows = batch_step() / max(per_row_, 1u);
+    return {rows, batch_step() - rows * per_row_};
+  }
+  __device__ PairOfBlocks next(const PairOfBlocks& at, const Step& step) const {
+    return {next(at.even, step), next(at.odd, step)};
+  }
+
+  /// In a region of 16 rows and 8 blocks instead: its batch of four rows from `row` on.
+  __device__ PairOfBlocks pair_in_region(std::uint32_t row, std::uint32_t block) const {
+    const std::uint32_t mine = threadIdx.x % kWarp / 2;
+    const bool inside = block + mine % kRegionBlocks < per_row_;
+    const RowPlace even{row + mine / kRegionBlocks, block + mine % kRegionBlocks, inside};
+    return {even, {even.row + kRegionBatchRows / 2, even.block, inside}};
   }
   __device__ RowPlace own(const PairOfBlocks& at) const {
     return {is_odd_ ? at.odd.row : at.even.row, is_odd_ ? at.odd.block : at.even.block,
@@ -78,8 +97,14 @@ class RowBlocks {
 
  private:
   __device__ RowPlace place(std::uint32_t index) const {
-    const std::uint32_t row = index / per_row_;
+    const std::uint32_t row = index / max(per_row_, 1u);
     return {row, index - row * per_row_, index < count_};
+  }
+  __device__ RowPlace next(const RowPlace& at, const Step& step) const {
+    const std::uint32_t block = at.block + step.blocks;
+    const bool wraps = block >= per_row_;
+    const std::uint32_t row = at.row + step.rows + (wraps ? 1u : 0u);
+    return {row, wraps ? block - per_row_ : block, row < rows_};
   }
   __device__ uint4 load(const RowPlace& at) const {
     if (!at.inside) return {};
@@ -104,7 +129,7 @@ class RowBlocks {
 
   const Bf16* x_;
   std::int64_t stride_;
-  std::uint32_t per_row_, count_;
+  std::uint32_t rows_, per_row_, count_;
   bool is_odd_;
 };
 
@@ -119,14 +144,13 @@ class RowEncoder {
         poisoned_(p.is_poisoned()),
         bias_(bias_of(p)) {}
 
-  __device__ void encode(std::uint32_t first, const Halves& halves) const {
-    const PairOfBlocks at = blocks_.pair_at(first);
+  /// Every lane of the warp must come.
+  __device__ void encode(const PairOfBlocks& at, const Halves& halves) const {
     const RowPlace own = blocks_.own(at);
     std::uint32_t pairs[8];
     blocks_.exchange_halves(halves, pairs);
     PhiloxWords random = {};
-    if constexpr (kStochastic)
-      random = p_.random.group(p_.random_group(own.row, std::int64_t{own.block} * kGroup));
+    if constexpr (kStochastic) random = p_.random_words(own.row, std::int64_t{own.block} * kGroup);
     const RowBlock block = encode_row_block<kStochastic, kTransform>(tensor_, random, bias_, pairs);
     if constexpr (kOperand) {
       store_operand(at, block, pairs);
