@@ -111,6 +111,23 @@ std::vector<AdamWTensor> stage(Staged& staged, std::span<const AdamWTensor> tens
   return result;
 }
 
+void bring_down(Backend& device, const QuantizedTensor& from, QuantizedTensor& to) {
+  const auto down = [&](const Buffer& buffer) {
+    Buffer copy;
+    device.readable(buffer.span<std::byte>(), copy);
+    return copy;
+  };
+  to.spec = from.spec;
+  to.rows = from.rows;
+  to.cols = from.cols;
+  to.order = from.order;
+  to.form = from.form;
+  to.codes = down(from.codes);
+  to.scales = down(from.scales);
+  const Buffer amax = down(from.device_amax);
+  to.amax = *amax.as<float>();
+}
+
 std::int64_t group_count(const MatrixView& view, std::int64_t groups) { return view.rows * groups; }
 
 }  // namespace
@@ -134,20 +151,19 @@ QuantStats OnDevice::quantize(const MatrixView& x, const QuantSpec& spec, const 
   Staged staged(device_);
   QuantizedTensor on_device;
   const QuantStats stats = device_.quantize(staged.in(x), spec, options, on_device);
-  const auto down = [&](const Buffer& buffer) {
-    Buffer copy;
-    device_.readable(buffer.span<std::byte>(), copy);
-    return copy;
-  };
-  out.spec = on_device.spec;
-  out.rows = on_device.rows;
-  out.cols = on_device.cols;
-  out.order = on_device.order;
-  out.form = on_device.form;
-  out.codes = down(on_device.codes);
-  out.scales = down(on_device.scales);
-  const Buffer amax = down(on_device.device_amax);
-  out.amax = *amax.as<float>();
+  bring_down(device_, on_device, out);
+  return stats;
+}
+
+std::array<QuantStats, 2> OnDevice::quantize(const MatrixView& x, const QuantizeTask& first,
+                                             const QuantizeTask& second) {
+  Staged staged(device_);
+  QuantizedTensor one;
+  QuantizedTensor two;
+  const std::array<QuantStats, 2> stats =
+      device_.quantize(staged.in(x), {first.spec, first.options, one}, {second.spec, second.options, two});
+  bring_down(device_, one, first.out);
+  bring_down(device_, two, second.out);
   return stats;
 }
 

@@ -25,6 +25,8 @@ class OnDevice final : public Backend {
 
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override;
+  std::array<QuantStats, 2> quantize(const MatrixView& x, const QuantizeTask& first,
+                                     const QuantizeTask& second) override;
   void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) override;
   void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
             Accumulate accumulate) override;

@@ -13,13 +13,19 @@ class Buffer {
   static constexpr std::size_t kAlignment = 64;
 
   Buffer() = default;
-  explicit Buffer(std::size_t bytes) : data_(allocate(bytes), free_host), size_(bytes) {}
+  explicit Buffer(std::size_t bytes) : data_(allocate(bytes), free_host), size_(bytes), capacity_(bytes) {}
 
   /// Takes memory that `release` gives back.
   using Release = void (*)(std::byte*);
-  Buffer(std::byte* data, std::size_t bytes, Release release) : data_(data, release), size_(bytes) {}
+  Buffer(std::byte* data, std::size_t bytes, Release release) : data_(data, release), size_(bytes), capacity_(bytes) {}
 
   std::size_t size() const { return size_; }
+  /// Whether `bytes` fit into the memory that is there; if so, that is the size from now on.
+  bool refit(std::size_t bytes) {
+    if (bytes > capacity_ || data_ == nullptr) return false;
+    size_ = bytes;
+    return true;
+  }
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }
 
@@ -47,6 +53,7 @@ class Buffer {
 
   std::unique_ptr<std::byte, Release> data_{nullptr, free_host};
   std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
 };
 
 }  // namespace tetrad

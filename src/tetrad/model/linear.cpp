@@ -45,17 +45,37 @@ MutableMatrixView Linear::input(const Pass& pass, std::int64_t tokens) {
   return input_.view();
 }
 
-void Linear::quantize(Pass& pass, const MatrixView& x, const QuantSpec& spec, Operand operand, Form form,
-                      QuantizedTensor& out) {
+QuantizeOptions Linear::options(const Pass& pass, const Wanted& wanted) const {
   QuantizeOptions options;
-  options.random = pass.random(id_ * kOperands + static_cast<std::uint32_t>(operand));
+  options.random = pass.random(id_ * kOperands + static_cast<std::uint32_t>(wanted.operand));
   // Our product reads codes in either order, so nothing is turned that lies the other way round.
-  options.order = spec.axis == 0 ? CodeOrder::col_major : CodeOrder::row_major;
-  options.form = form;
+  options.order = (*wanted.spec)->axis == 0 ? CodeOrder::col_major : CodeOrder::row_major;
+  options.form = wanted.form;
   options.telemetry = pass.telemetry ? Telemetry::sampled : Telemetry::none;
-  QuantStats stats = backend_.quantize(x, spec, options, out);
+  return options;
+}
+
+void Linear::take_note(Pass& pass, Operand operand, const QuantStats& stats) const {
   if (stats.non_finite > 0 && !pass.non_finite) pass.non_finite = name_ + " " + std::string(name_of(operand));
   if (pass.telemetry) pass.stats.push_back({name_, operand, stats});
+}
+
+void Linear::quantize(Pass& pass, const MatrixView& x, const Wanted& wanted) {
+  if (!*wanted.spec) return;
+  const QuantizeOptions options = this->options(pass, wanted);
+  take_note(pass, wanted.operand, backend_.quantize(x, **wanted.spec, options, wanted.out));
+}
+
+void Linear::quantize(Pass& pass, const MatrixView& x, const Wanted& first, const Wanted& second) {
+  if (!*first.spec || !*second.spec) {
+    quantize(pass, x, first);
+    quantize(pass, x, second);
+    return;
+  }
+  const auto stats = backend_.quantize(x, {**first.spec, options(pass, first), first.out},
+                                       {**second.spec, options(pass, second), second.out});
+  take_note(pass, first.operand, stats[0]);
+  take_note(pass, second.operand, stats[1]);
 }
 
 GemmOperand Linear::weight_operand(Pass& pass, const LinearPrecision& precision, Operand operand,
@@ -71,7 +91,7 @@ GemmOperand Linear::weight_operand(Pass& pass, const LinearPrecision& precision,
     form.spec = spec;
     if (spec) {
       const std::uint32_t microbatch = std::exchange(pass.microbatch, 0);  // one form for all microbatches
-      quantize(pass, weight_.value.const_view(), *spec, operand, Form::operand, form.quantized);
+      quantize(pass, weight_.value.const_view(), {&spec, operand, Form::operand, form.quantized});
       pass.microbatch = microbatch;
     } else {
       if (form.dense.size() == 0)
@@ -95,40 +115,32 @@ GemmOperand Linear::dgrad_weight(Pass& pass, const LinearPrecision& precision) {
 
 void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) {
   const LinearPrecision precision = this->precision(pass);
-  if (pass.training) {
-    if (const auto& spec = precision[Operand::wgrad_x])
-      quantize(pass, x, *spec, Operand::wgrad_x, Form::packed, packed_x_);
-    else
-      saved_x_ = x;
-  }
+  const std::optional<QuantSpec> nothing;
+  QuantizedTensor& quantized = scratch_.operand(0);
+  quantize(
+      pass, x, {&precision[Operand::fprop_x], Operand::fprop_x, Form::operand, quantized},
+      {pass.training ? &precision[Operand::wgrad_x] : &nothing, Operand::wgrad_x, Form::packed, packed_x_});
+  if (pass.training && !precision[Operand::wgrad_x]) saved_x_ = x;
   const GemmOperand weight = weight_operand(pass, precision, Operand::fprop_w, fprop_weight_);
-  if (const auto& spec = precision[Operand::fprop_x]) {
-    quantize(pass, x, *spec, Operand::fprop_x, Form::operand, quantized_);
-    backend_.gemm(quantized_, weight, y);
-  } else {
-    backend_.gemm(x, weight, y);
-  }
+  backend_.gemm(precision[Operand::fprop_x] ? GemmOperand(quantized) : GemmOperand(x), weight, y);
 }
 
 void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx) {
   const LinearPrecision precision = this->precision(pass);
-  if (dx != nullptr) {
-    const GemmOperand weight = dgrad_weight(pass, precision);
-    if (const auto& spec = precision[Operand::dgrad_dy]) {
-      quantize(pass, dy, *spec, Operand::dgrad_dy, Form::operand, quantized_);
-      backend_.gemm(quantized_, weight, *dx);
-    } else {
-      backend_.gemm(dy, weight, *dx);
-    }
-  }
+  const std::optional<QuantSpec> nothing;
+  QuantizedTensor& for_dgrad = scratch_.operand(0);
+  QuantizedTensor& for_wgrad = scratch_.operand(1);
+  quantize(
+      pass, dy,
+      {dx != nullptr ? &precision[Operand::dgrad_dy] : &nothing, Operand::dgrad_dy, Form::operand, for_dgrad},
+      {&precision[Operand::wgrad_dy], Operand::wgrad_dy, Form::operand, for_wgrad});
+  if (dx != nullptr)
+    backend_.gemm(precision[Operand::dgrad_dy] ? GemmOperand(for_dgrad) : GemmOperand(dy),
+                  dgrad_weight(pass, precision), *dx);
   const GemmOperand x =
       precision[Operand::wgrad_x] ? GemmOperand(packed_x_) : GemmOperand(saved_x_).transposed();
-  if (const auto& spec = precision[Operand::wgrad_dy]) {
-    quantize(pass, dy, *spec, Operand::wgrad_dy, Form::operand, quantized_);
-    backend_.gemm(quantized_, x, weight_.gradient.view(), Accumulate::yes);
-  } else {
-    backend_.gemm(GemmOperand(dy).transposed(), x, weight_.gradient.view(), Accumulate::yes);
-  }
+  backend_.gemm(precision[Operand::wgrad_dy] ? GemmOperand(for_wgrad) : GemmOperand(dy).transposed(), x,
+                weight_.gradient.view(), Accumulate::yes);
 }
 
 std::size_t Linear::saved_bytes() const {

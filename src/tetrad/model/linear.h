@@ -48,8 +48,18 @@ class Linear {
   LinearPrecision precision(const Pass& pass) const;
   GemmOperand weight_operand(Pass& pass, const LinearPrecision& precision, Operand operand, WeightForm& form);
   GemmOperand dgrad_weight(Pass& pass, const LinearPrecision& precision);
-  void quantize(Pass& pass, const MatrixView& x, const QuantSpec& spec, Operand operand, Form form,
-                QuantizedTensor& out);
+  /// A form of a matrix, if its spec says anything.
+  struct Wanted {
+    const std::optional<QuantSpec>* spec;
+    Operand operand;
+    Form form;
+    QuantizedTensor& out;
+  };
+
+  QuantizeOptions options(const Pass& pass, const Wanted& wanted) const;
+  void take_note(Pass& pass, Operand operand, const QuantStats& stats) const;
+  void quantize(Pass& pass, const MatrixView& x, const Wanted& wanted);
+  void quantize(Pass& pass, const MatrixView& x, const Wanted& first, const Wanted& second);
 
   Backend& backend_;
   Scratch& scratch_;
@@ -61,10 +71,9 @@ class Linear {
 
   WeightForm fprop_weight_;
   WeightForm dgrad_weight_;
-  Tensor input_;               //!< own buffer for x, if wgrad is not quantized
-  MatrixView saved_x_;         //!< x as it is, or …
-  QuantizedTensor packed_x_;   //!< … its codes along the tokens
-  QuantizedTensor quantized_;  //!< of one call
+  Tensor input_;              //!< own buffer for x, if wgrad is not quantized
+  MatrixView saved_x_;        //!< x as it is, or …
+  QuantizedTensor packed_x_;  //!< … its codes along the tokens
 };
 
 }  // namespace tetrad

@@ -31,8 +31,12 @@ class Scratch {
     return {buffer.data(), dtype, rows, cols, cols, 1};
   }
 
+  /// For the operands of the products of one call.
+  QuantizedTensor& operand(std::size_t index) { return operands_[index]; }
+
   std::size_t bytes() const {
     std::size_t total = 0;
+    for (const QuantizedTensor& operand : operands_) total += operand.codes.size() + operand.scales.size();
     for (const Buffer& buffer : buffers_) total += buffer.size();
     return total;
   }
@@ -40,6 +44,7 @@ class Scratch {
  private:
   Backend& backend_;
   std::array<Buffer, slots> buffers_;
+  std::array<QuantizedTensor, 2> operands_;
 };
 
 }  // namespace tetrad

@@ -2,6 +2,7 @@
 // The one interface through which everything above reaches the hardware. A backend implements every operation
 // of ops/; one that cannot throws at start-up, and nothing falls back silently.
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,13 @@
 #include "tetrad/ops/rope.h"
 
 namespace tetrad {
+
+/// One of several forms that a matrix is quantized into.
+struct QuantizeTask {
+  const QuantSpec& spec;
+  const QuantizeOptions& options;
+  QuantizedTensor& out;
+};
 
 /// A line of `tetrad info`.
 struct Property {
@@ -62,6 +70,13 @@ class Backend {
   /// reports nothing: it would have to be waited for.
   virtual QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                               QuantizedTensor& out) = 0;
+
+  /// Two forms of one matrix: the same as quantize() for each, but a backend may read x once.
+  virtual std::array<QuantStats, 2> quantize(const MatrixView& x, const QuantizeTask& first,
+                                             const QuantizeTask& second) {
+    return {quantize(x, first.spec, first.options, first.out),
+            quantize(x, second.spec, second.options, second.out)};
+  }
 
   /// Decodes to f32 or BF16, [rows, cols] as quantized (of the transformed tensor if there was a transform).
   virtual void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) = 0;

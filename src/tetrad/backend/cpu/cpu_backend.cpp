@@ -101,6 +101,7 @@ class CpuBackend final : public Backend {
   }
   void synchronize() override {}
 
+  using Backend::quantize;
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override {
     return cpu::quantize(x, spec, options, out);

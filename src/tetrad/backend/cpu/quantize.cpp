@@ -61,7 +61,7 @@ class Quantizer {
     out_.cols = x_.cols;
     out_.order = options_.order;
     const auto reuse = [](Buffer& buffer, std::int64_t bytes) {
-      if (static_cast<std::int64_t>(buffer.size()) != bytes) buffer = Buffer(static_cast<std::size_t>(bytes));
+      if (!buffer.refit(static_cast<std::size_t>(bytes))) buffer = Buffer(static_cast<std::size_t>(bytes));
     };
     const std::int64_t scale_bytes = spec_.format == Format::fp8 ? sizeof(float) : 1;
     reuse(out_.codes, out_.rows * out_.code_bytes_per_row());

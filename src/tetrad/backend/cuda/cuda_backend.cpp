@@ -80,6 +80,14 @@ class CudaBackend final : public Backend {
                       QuantizedTensor& out) override {
     return cuda::quantize(device_, x, spec, options, out);
   }
+  std::array<QuantStats, 2> quantize(const MatrixView& x, const QuantizeTask& first,
+                                     const QuantizeTask& second) override {
+    const auto measures = [](const QuantizeTask& task) { return task.options.telemetry != Telemetry::none; };
+    if (measures(first) || measures(second)) return Backend::quantize(x, first, second);
+    cuda::quantize_two(device_, x, first.spec, first.options, first.out, second.spec, second.options,
+                       second.out);
+    return {};
+  }
   void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) override {
     cuda::dequantize(device_, tensor, out);
   }

@@ -49,8 +49,9 @@ void prepare(Device& device, const MatrixView& consumed, const QuantSpec& spec,
   out.form = spec.format == Format::fp8 ? Form::packed : options.form;
   out.amax = 0;  // not known here unless statistics are asked for
   const auto reuse = [&](Buffer& buffer, std::int64_t bytes) {
-    if (static_cast<std::int64_t>(buffer.size()) != bytes)
-      buffer = device.allocate(static_cast<std::size_t>(bytes));
+    if (buffer.refit(static_cast<std::size_t>(bytes))) return;
+    buffer = {};  // first: both need not fit
+    buffer = device.allocate(static_cast<std::size_t>(bytes));
   };
   constexpr std::int64_t kBf16Bytes = 2;
   const bool operand = out.form == Form::operand;
