@@ -6,6 +6,7 @@
 #include "tetrad/backend/cuda/launch.cuh"
 #include "tetrad/backend/cuda/scan_gradients_mma.cuh"
 #include "tetrad/backend/cuda/scan_mma.h"
+#include "tetrad/backend/cuda/scan_step_gradients_mma.cuh"
 
 namespace tetrad::cuda {
 namespace {
