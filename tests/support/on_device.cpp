@@ -59,9 +59,11 @@ class Staged {
   void finish() {
     for (const Copy& copy : copies_) {
       if (!copy.written) continue;
+      // Only what changed: views of one matrix lie between each other.
       Buffer down;
       const auto bytes = device_.readable({copy.buffer.data() + copy.offset, copy.size}, down);
-      std::memcpy(copy.host, bytes.data(), bytes.size());
+      for (std::size_t i = 0; i < bytes.size(); ++i)
+        if (bytes[i] != copy.before[i]) static_cast<std::byte*>(copy.host)[i] = bytes[i];
     }
     device_.synchronize();
   }
@@ -79,6 +81,7 @@ class Staged {
     Buffer buffer;
     std::size_t offset;
     bool written;
+    std::vector<std::byte> before;
   };
 
   template <typename View>
@@ -91,9 +94,14 @@ class Staged {
     if (host == nullptr) return nullptr;
     constexpr std::uintptr_t kAlignment = 256;
     const std::size_t offset = reinterpret_cast<std::uintptr_t>(host) % kAlignment;
-    Copy& copy = copies_.emplace_back(
-        Copy{const_cast<void*>(host), bytes, device_.allocate(offset + bytes + 1), offset, written});
-    device_.upload({static_cast<const std::byte*>(host), bytes}, {copy.buffer.data() + offset, bytes});
+    const auto* first = static_cast<const std::byte*>(host);
+    Copy& copy = copies_.emplace_back(Copy{const_cast<void*>(host),
+                                           bytes,
+                                           device_.allocate(offset + bytes + 1),
+                                           offset,
+                                           written,
+                                           {first, first + bytes}});
+    device_.upload(copy.before, {copy.buffer.data() + offset, bytes});
     return copy.buffer.data() + offset;
   }
 

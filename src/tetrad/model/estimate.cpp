@@ -96,6 +96,8 @@ MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::
   double per_token =
       storage_bytes * as_double(c.hidden * (c.blocks() + 3));  // residual stream, hidden, gradient
   PassingThrough widest;
+  double first_operand = 0;  // bytes per token of the quantized operands of one call, which layers share
+  double second_operand = 0;
   for (std::int64_t index = 0; index < c.blocks(); ++index) {
     const char letter = c.pattern[static_cast<std::size_t>(index)];
     per_token += storage_bytes * as_double(kept_elements(c, letter)) + 4 * kept_f32(c, letter);
@@ -111,6 +113,12 @@ MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::
       if (precision[Operand::wgrad_x] || !(letter == '*' && linear.name == "out"))
         per_token += as_double(linear.in) * bytes_per_element(precision[Operand::wgrad_x], storage);
       if (precision[Operand::wgrad_x]) widest.input = std::max(widest.input, linear.in);
+      const auto quantized = [&](Operand operand, std::int64_t width) {
+        return precision[operand] ? as_double(width) * bytes_per_element(precision[operand], storage) : 0.0;
+      };
+      first_operand = std::max(
+          {first_operand, quantized(Operand::fprop_x, linear.in), quantized(Operand::dgrad_dy, linear.out)});
+      second_operand = std::max(second_operand, quantized(Operand::wgrad_dy, linear.out));
     }
     const std::vector<LinearShape> linears = linear_shapes(c, letter);
     widest.wide = std::max(widest.wide, linears[0].out);
@@ -118,7 +126,8 @@ MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::
     if (letter == 'M') widest.scan = c.mamba.inner();
   }
   estimate.activations =
-      as_double(tokens) * (per_token + storage_bytes * as_double(widest.elements(c.hidden)));
+      as_double(tokens) *
+      (per_token + storage_bytes * as_double(widest.elements(c.hidden)) + first_operand + second_operand);
   return estimate;
 }
 
