@@ -22,6 +22,7 @@ class OnDevice final : public Backend {
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override;
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override;
   void synchronize() override { device_.synchronize(); }
+  std::int64_t peak_memory() const override { return device_.peak_memory(); }
 
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override;

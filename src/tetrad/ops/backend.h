@@ -61,6 +61,8 @@ class Backend {
   virtual std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) = 0;
   /// Waits for operations under way.
   virtual void synchronize() = 0;
+  /// The most memory, in bytes, that the operations have had: the process's, or the device's.
+  virtual std::int64_t peak_memory() const = 0;
 
   Tensor make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) {
     return Tensor(allocate(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8)), dtype, rows, cols);

@@ -1,7 +1,5 @@
 #include "tetrad/train/trainer.h"
 
-#include <sys/resource.h>
-
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -21,13 +19,6 @@ namespace {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// The most memory that the process has had.
-std::int64_t peak_memory() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
 std::string with_unit(double value) {
@@ -269,7 +260,7 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
   metrics.tflops =
       training_flops_per_token(config_.model, config_.train.sequence) * metrics.tokens_per_s / 1e12;
   metrics.seconds = seconds;
-  metrics.memory_bytes = peak_memory();
+  metrics.memory_bytes = backend_.peak_memory();
   metrics.skipped = outcome.fault.has_value();
   metrics_->add(metrics);
   if (!outcome.stats.empty()) metrics_->add(state_.step, outcome.stats);

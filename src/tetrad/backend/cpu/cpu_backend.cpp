@@ -1,5 +1,6 @@
 #include <cblas.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -100,6 +101,11 @@ class CpuBackend final : public Backend {
     return memory;
   }
   void synchronize() override {}
+  std::int64_t peak_memory() const override {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+  }
 
   using Backend::quantize;
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,

@@ -75,6 +75,7 @@ class CudaBackend final : public Backend {
   }
 
   void synchronize() override { device_.synchronize(); }
+  std::int64_t peak_memory() const override { return cuda::Device::peak_memory(); }
 
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override {

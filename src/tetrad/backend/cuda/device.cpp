@@ -1,5 +1,8 @@
 #include "tetrad/backend/cuda/device.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "tetrad/backend/cuda/error.h"
 #include "tetrad/core/error.h"
 
@@ -8,7 +11,37 @@ namespace {
 
 constexpr int kOldestMajor = 8;  // Ampere: the first with BF16 tensor cores
 
-void free_device(std::byte* memory) { cudaFree(memory); }
+/// What is allocated, by address: the one list that frees and adds up.
+class Ledger {
+ public:
+  void add(std::byte* memory, std::size_t bytes) {
+    sizes_[memory] = bytes;
+    now_ += static_cast<std::int64_t>(bytes);
+    peak_ = std::max(peak_, now_);
+  }
+  void remove(std::byte* memory) {
+    const auto found = sizes_.find(memory);
+    now_ -= static_cast<std::int64_t>(found->second);
+    sizes_.erase(found);
+  }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  std::unordered_map<std::byte*, std::size_t> sizes_;
+  std::int64_t now_ = 0;
+  std::int64_t peak_ = 0;
+};
+
+Ledger& ledger() {
+  static auto* instance = new Ledger;  // buffers of static objects outlive every other static object
+  return *instance;
+}
+
+void free_device(std::byte* memory) {
+  if (memory == nullptr) return;
+  ledger().remove(memory);
+  cudaFree(memory);
+}
 
 }  // namespace
 
@@ -34,7 +67,7 @@ Device::~Device() {
   cudaStreamDestroy(stream_);
 }
 
-Buffer Device::allocate(std::size_t bytes) const {
+Buffer Device::allocate(std::size_t bytes) {
   if (bytes == 0) return {};
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, bytes);
@@ -50,8 +83,11 @@ Buffer Device::allocate(std::size_t bytes) const {
         ExitCode::failure);
   }
   check(result);
+  ledger().add(static_cast<std::byte*>(memory), bytes);
   return {static_cast<std::byte*>(memory), bytes, free_device};
 }
+
+std::int64_t Device::peak_memory() { return ledger().peak(); }
 
 std::byte* Device::scratch(Slot slot, std::size_t bytes) {
   Buffer& buffer = scratch_[slot];

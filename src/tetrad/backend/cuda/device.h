@@ -25,7 +25,9 @@ class Device {
   const cudaDeviceProp& properties() const { return properties_; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
 
-  Buffer allocate(std::size_t bytes) const;
+  static Buffer allocate(std::size_t bytes);
+  /// Of everything that was allocated at one time.
+  static std::int64_t peak_memory();
 
   /// Memory for one operation, one buffer per purpose; it grows to what was ever asked for. What it holds is
   /// valid until the same slot is asked for again: operations run one after another on one stream.

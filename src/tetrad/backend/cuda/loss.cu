@@ -12,7 +12,7 @@
 namespace tetrad::cuda {
 namespace {
 
-constexpr int kThreads = 512;
+constexpr int kThreads = 1024;
 constexpr std::int64_t kLogits = std::int64_t{1} << 27;  //!< of a chunk: half a gigabyte
 
 /// Of values seen so far: their maximum and the sum of exp(value - maximum).
@@ -44,11 +44,13 @@ __device__ inline Softmax block_softmax(Softmax value, Softmax* shared) {
   return over_warp(lane < kThreads / kWarp ? shared[lane] : Softmax{-INFINITY, 0.0f});
 }
 
-/// One block per token. `dlogits` may be null.
-template <typename T>
+/// One block per token. The row of logits is read once and kept in shared memory if it fits (kResident), else
+/// read again. `all_dlogits` may be null.
+template <typename T, int kWidth, bool kResident>
 __global__ void __launch_bounds__(kThreads)
     softmax_kernel(const float* all_logits, std::int64_t vocab, const std::int32_t* targets, float* losses,
                    float gradient_scale, T* all_dlogits) {
+  extern __shared__ __align__(16) float row[];
   __shared__ Softmax shared[kWarp];
   const std::int64_t token = blockIdx.x;
   const float* logits = all_logits + token * vocab;
@@ -56,14 +58,22 @@ __global__ void __launch_bounds__(kThreads)
   const bool counts = target != CrossEntropy::kIgnore;
   Softmax seen{-INFINITY, 0.0f};
   bool any_nan = false;
-  for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads) {
-    const float logit = logits[i];
-    any_nan |= isnan(logit);
-    if (logit > seen.maximum) {
-      seen.sum = seen.sum == 0.0f ? 0.0f : seen.sum * expf(seen.maximum - logit);
-      seen.maximum = logit;
+  for (std::int64_t i = std::int64_t{threadIdx.x} * kWidth; i < vocab; i += std::int64_t{kThreads} * kWidth) {
+    float value[kWidth];
+    load(logits + i, value);
+    if constexpr (kResident) store(row + i, value);
+    float largest = value[0];
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      any_nan |= isnan(value[k]);
+      largest = fmaxf(largest, value[k]);
     }
-    seen.sum += expf(logit - seen.maximum);
+    if (largest > seen.maximum) {
+      seen.sum = seen.sum == 0.0f ? 0.0f : seen.sum * expf(seen.maximum - largest);
+      seen.maximum = largest;
+    }
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) seen.sum += expf(value[k] - seen.maximum);
   }
   if (any_nan) seen = {INFINITY, NAN};
   seen = block_softmax(seen, shared);
@@ -76,8 +86,32 @@ __global__ void __launch_bounds__(kThreads)
   if (all_dlogits == nullptr) return;
   T* dlogits = all_dlogits + token * vocab;
   const float scale = counts ? gradient_scale : 0.0f;
-  for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads)
-    assign(dlogits[i], (expf(logits[i] - log_sum) - (i == target ? 1.0f : 0.0f)) * scale);
+  // Each thread reads back what it wrote itself: no barrier is needed.
+  for (std::int64_t i = std::int64_t{threadIdx.x} * kWidth; i < vocab; i += std::int64_t{kThreads} * kWidth) {
+    float value[kWidth];
+    load((kResident ? row : logits) + i, value);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k)
+      value[k] = (expf(value[k] - log_sum) - (i + k == target ? 1.0f : 0.0f)) * scale;
+    store(dlogits + i, value);
+  }
+}
+
+/// Launches softmax_kernel for `count` tokens.
+template <typename T, int kWidth>
+void softmax(Device& device, std::int64_t count, const float* logits, std::int64_t vocab,
+             const std::int32_t* targets, float* losses, float gradient_scale, T* dlogits) {
+  const std::size_t row_bytes = static_cast<std::size_t>(vocab) * sizeof(float);
+  constexpr std::size_t kOwn = 1024;  // what the kernel has besides the row
+  if (dlogits == nullptr || row_bytes + kOwn > device.properties().sharedMemPerBlockOptin) {
+    launch(device, count, kThreads, 0, softmax_kernel<T, kWidth, false>, logits, vocab, targets, losses,
+           gradient_scale, dlogits);
+    return;
+  }
+  check(cudaFuncSetAttribute(softmax_kernel<T, kWidth, true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(row_bytes)));
+  launch(device, count, kThreads, row_bytes, softmax_kernel<T, kWidth, true>, logits, vocab, targets, losses,
+         gradient_scale, dlogits);
 }
 
 }  // namespace
@@ -99,8 +133,10 @@ void cross_entropy(Device& device, const CrossEntropy& op) {
     const MatrixView hidden = rows(op.hidden, first, count);
     gemm(device, hidden, op.head, mutable_view_of(logits, count, vocab), Accumulate::no);
     with_type(op.hidden.dtype, [&]<typename T>(T) {
-      launch(device, count, kThreads, 0, softmax_kernel<T>, logits, vocab, op.targets + first,
-             op.losses + first, op.gradient_scale, reinterpret_cast<T*>(dlogits));
+      // Four neighbours at a time where every row begins at a multiple of four.
+      const auto run = vocab % 4 == 0 ? softmax<T, 4> : softmax<T, 1>;
+      run(device, count, logits, vocab, op.targets + first, op.losses + first, op.gradient_scale,
+          reinterpret_cast<T*>(dlogits));
     });
     if (!backward) continue;
     const MatrixView gradient{dlogits, op.hidden.dtype, count, vocab, vocab, 1};
