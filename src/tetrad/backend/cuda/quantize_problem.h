@@ -28,6 +28,7 @@ struct QuantProblem {
   DType dtype = DType::f32;
   std::int64_t rows = 0, cols = 0;
   std::int64_t row_stride = 0, col_stride = 1;  //!< in elements; one of them is 1
+  bool wide = false;                            //!< rows can be read 16 bytes at a time
 
   Format format = Format::nvfp4;
   Rounding rounding = Rounding::nearest;
