@@ -327,6 +327,14 @@ void time_all(Checker& checker) {
   both_ways("16x16 nearest operand", x, {.block = {16, 16}}, kRowMajor, Form::operand);
   both_ways("16x16 nearest operand, f32", weights, {.block = {16, 16}}, kRowMajor, Form::operand);
 
+  const QuantizeOptions packed{.random = kRandom, .telemetry = Telemetry::none};
+  for (const auto& [name, spec] : {std::pair<std::string, QuantSpec>{"fp8 1x128", {Format::fp8, {1, 128}}},
+                                   {"fp8 128x128", {Format::fp8, {128, 128}}},
+                                   {"fp8 tensor", {Format::fp8, BlockShape::whole()}},
+                                   {"mxfp4 1x32", {Format::mxfp4, {1, 32}}}})
+    report(name + " packed, all (generic kernels)", spec.format == Format::fp8 ? 3.0 : 2.53,
+           [&, use = spec] { quantize(device, x, use, packed, other); });
+
   const QuantizeOptions row_options{.random = kRandom, .form = Form::operand, .telemetry = Telemetry::none};
   const QuantizeOptions col_options{.random = kRandom, .order = kColMajor, .telemetry = Telemetry::none};
   report("two: nearest operand + RHT nearest packed, all", 2 + 2 + 0.5625,
@@ -346,9 +354,12 @@ void time_all(Checker& checker) {
 }  // namespace
 }  // namespace tetrad::cuda
 
-int main() {
+int main() try {
   tetrad::cuda::Checker checker;
   tetrad::cuda::check_all(checker);
   tetrad::cuda::time_all(checker);
   return checker.failures == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
 }
