@@ -110,9 +110,12 @@ TETRAD_HD inline std::uint32_t mul_pairs(std::uint32_t a, std::uint32_t b) {
 #endif
 }
 
-/// Two words in one access.
+/// Two or four words in one access.
 struct alignas(8) TwoWords {
   std::uint32_t word[2];
+};
+struct alignas(16) FourWords {
+  std::uint32_t word[4];
 };
 
 inline constexpr std::uint32_t kSignsOfPair = 0x80008000u;

@@ -26,9 +26,9 @@ TETRAD_HD inline void unpack_columns(const Patch& patch, int p, float (&left)[16
 TETRAD_HD inline std::uint32_t find_plain_amax_of_patch(const Patch& patch) {
   std::uint32_t largest = 0;
   TETRAD_UNROLL_ON_DEVICE
-  for (int r = 0; r < kPatchRows; ++r) {
-    largest = max_halves(largest, patch.pair[r][0] & kMagnitudesOfPair);
-    largest = max_halves(largest, patch.pair[r][1] & kMagnitudesOfPair);
+  for (const auto& row : patch.pair) {
+    largest = max_halves(largest, row[0] & kMagnitudesOfPair);
+    largest = max_halves(largest, row[1] & kMagnitudesOfPair);
   }
   return max_halves(largest, largest >> 16) << 16;  // as the bits of an f32
 }
@@ -85,9 +85,9 @@ TETRAD_HD inline PatchEncoding encoding_of(Patch& patch, const nvfp4::TensorScal
   for (int p = 0; p < 2; ++p) {
     std::uint32_t largest = 0;
     TETRAD_UNROLL_ON_DEVICE
-    for (int r = 0; r < kPatchRows; ++r) {
-      patch.pair[r][p] = without_negative_zero(patch.pair[r][p]);
-      largest = max_halves(largest, patch.pair[r][p] & kMagnitudesOfPair);
+    for (auto& row : patch.pair) {
+      row[p] = without_negative_zero(row[p]);
+      largest = max_halves(largest, row[p] & kMagnitudesOfPair);
     }
     const BlockEncoding left = encoding_of(low_bf16(largest), tensor);
     const BlockEncoding right = encoding_of(high_bf16(largest), tensor);

@@ -21,6 +21,10 @@ QuantProblem make_problem(const MatrixView& consumed, const QuantSpec& spec, con
   p.cols = consumed.cols;
   p.row_stride = consumed.row_stride;
   p.col_stride = consumed.col_stride;
+  constexpr std::int64_t kVector = 16;
+  const std::int64_t element = p.dtype == DType::bf16 ? sizeof(Bf16) : sizeof(float);
+  p.wide = p.is_row_major() && reinterpret_cast<std::uintptr_t>(p.x) % kVector == 0 &&
+           p.row_stride * element % kVector == 0;
   p.format = spec.format;
   p.rounding = spec.rounding;
   p.hadamard = spec.hadamard;

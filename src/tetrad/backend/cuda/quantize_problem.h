@@ -28,6 +28,7 @@ struct QuantProblem {
   DType dtype = DType::f32;
   std::int64_t rows = 0, cols = 0;
   std::int64_t row_stride = 0, col_stride = 1;  //!< in elements; one of them is 1
+  bool wide = false;                            //!< rows can be read 16 bytes at a time
 
   Format format = Format::nvfp4;
   Rounding rounding = Rounding::nearest;
@@ -77,12 +78,12 @@ struct QuantProblem {
   TETRAD_HD PhiloxWords random_words(std::int64_t row, std::int64_t col) const {
     std::uint32_t counter[4] = {random.step, random.microbatch, random.tensor, random_group(row, col)};
     TETRAD_UNROLL_ON_DEVICE
-    for (int round = 0; round < kRounds; ++round) {
+    for (const auto& key : round_keys) {
       const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
       const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-      counter[0] = static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ round_keys[round][0];
+      counter[0] = static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0];
       counter[1] = static_cast<std::uint32_t>(p1);
-      counter[2] = static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ round_keys[round][1];
+      counter[2] = static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1];
       counter[3] = static_cast<std::uint32_t>(p0);
     }
     return {in_register(counter[0]), in_register(counter[1]), in_register(counter[2]),

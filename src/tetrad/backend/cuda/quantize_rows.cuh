@@ -22,7 +22,7 @@ TETRAD_HD inline void unpack_row(const std::uint32_t (&pairs)[8], float (&v)[16]
 TETRAD_HD inline std::uint32_t largest_magnitude(const std::uint32_t (&pairs)[8]) {
   std::uint32_t largest = 0;
   TETRAD_UNROLL_ON_DEVICE
-  for (int i = 0; i < 8; ++i) largest = max_halves(largest, pairs[i] & kMagnitudesOfPair);
+  for (const std::uint32_t pair : pairs) largest = max_halves(largest, pair & kMagnitudesOfPair);
   return max_halves(largest, largest >> 16) << 16;  // as the bits of an f32
 }
 
@@ -73,7 +73,7 @@ TETRAD_HD inline RowBlock encode_row_block(const nvfp4::TensorScale& tensor, con
     for (int i = 0; i < 8; ++i) pairs[i] = pack_bf16(v[2 * i], v[2 * i + 1]);
   }
   TETRAD_UNROLL_ON_DEVICE
-  for (int i = 0; i < 8; ++i) pairs[i] = without_negative_zero(pairs[i]);
+  for (std::uint32_t& pair : pairs) pair = without_negative_zero(pair);
   const BlockEncoding block = encoding_of(std::bit_cast<float>(largest_magnitude(pairs)), tensor);
   RowBlock result;
   result.scale_byte = block.byte;

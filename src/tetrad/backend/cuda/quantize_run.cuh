@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "tetrad/backend/codec.h"
 #include "tetrad/backend/cuda/e2m1_words.cuh"
@@ -49,8 +50,21 @@ TETRAD_HD inline void transform_run(float (&v)[kRun], std::uint32_t signs) {
 template <typename T, int kRun>
 TETRAD_HD inline void load_run(const QuantProblem& p, const Place& at, float (&v)[kRun]) {
   const T* x = static_cast<const T*>(p.x) + at.row * p.row_stride + at.col * p.col_stride;
-  TETRAD_UNROLL_ON_DEVICE
-  for (int i = 0; i < kRun; ++i) v[i] = widened(x[i * p.col_stride]);
+  if (p.wide) {
+    constexpr int kPerVector = 16 / static_cast<int>(sizeof(T));
+    struct alignas(16) Vector {
+      T element[kPerVector];
+    };
+    TETRAD_UNROLL_ON_DEVICE
+    for (int i = 0; i < kRun; i += kPerVector) {
+      const Vector vector = *reinterpret_cast<const Vector*>(x + i);
+      TETRAD_UNROLL_ON_DEVICE
+      for (int j = 0; j < kPerVector; ++j) v[i + j] = widened(vector.element[j]);
+    }
+  } else {
+    TETRAD_UNROLL_ON_DEVICE
+    for (int i = 0; i < kRun; ++i) v[i] = widened(x[i * p.col_stride]);
+  }
   if (p.hadamard == 0) return;
   TETRAD_UNROLL_ON_DEVICE
   for (int i = 0; i < kRun; ++i) v[i] = round_to_bf16(v[i]);
@@ -166,10 +180,13 @@ TETRAD_HD inline void store_codes(const QuantProblem& p, const Place& at, const 
   const std::int64_t first = Codec::kPacked ? at.col / 2 : at.col;
   if (p.order == CodeOrder::row_major) {
     const std::int64_t row_bytes = Codec::kPacked ? p.cols / 2 : p.cols;
-    auto* out =
-        reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(p.codes) + at.row * row_bytes + first);
+    using Words = std::conditional_t<Codec::kPacked, TwoWords, FourWords>;
+    static_assert(sizeof(Words) == sizeof(codes.word));
+    std::uint8_t* out = static_cast<std::uint8_t*>(p.codes) + at.row * row_bytes + first;
+    Words words;
     TETRAD_UNROLL_ON_DEVICE
-    for (int w = 0; w < GroupCodes<Codec>::kWords; ++w) out[w] = codes.word[w];
+    for (int w = 0; w < GroupCodes<Codec>::kWords; ++w) words.word[w] = codes.word[w];
+    *reinterpret_cast<Words*>(out) = words;
     return;
   }
   std::uint8_t* out = static_cast<std::uint8_t*>(p.codes) + first * p.rows + at.row;
@@ -181,12 +198,24 @@ TETRAD_HD inline void store_codes(const QuantProblem& p, const Place& at, const 
 template <typename Codec>
 TETRAD_HD inline void store_operand(const QuantProblem& p, const Place& at, const GroupCodes<Codec>& codes,
                                     float scale) {
-  const bool row_major = p.order == CodeOrder::row_major;
-  Bf16* out = static_cast<Bf16*>(p.codes) + (row_major ? at.row * p.cols + at.col : at.col * p.rows + at.row);
-  const std::int64_t step = row_major ? 1 : p.rows;
+  float values[kGroup];
   TETRAD_UNROLL_ON_DEVICE
-  for (int i = 0; i < kGroup; ++i)
-    out[i * step] = Bf16::from_f32(Codec::Element::decode(codes.code(i)) * scale);
+  for (int i = 0; i < kGroup; ++i) values[i] = Codec::Element::decode(codes.code(i)) * scale;
+  if (p.order == CodeOrder::row_major) {
+    auto* out = reinterpret_cast<FourWords*>(static_cast<Bf16*>(p.codes) + at.row * p.cols + at.col);
+    TETRAD_UNROLL_ON_DEVICE
+    for (int half = 0; half < 2; ++half) {
+      FourWords words;
+      TETRAD_UNROLL_ON_DEVICE
+      for (int i = 0; i < 4; ++i)
+        words.word[i] = pack_bf16(values[8 * half + 2 * i], values[8 * half + 2 * i + 1]);
+      out[half] = words;
+    }
+    return;
+  }
+  Bf16* out = static_cast<Bf16*>(p.codes) + at.col * p.rows + at.row;
+  TETRAD_UNROLL_ON_DEVICE
+  for (int i = 0; i < kGroup; ++i) out[i * p.rows] = Bf16::from_f32(values[i]);
 }
 
 /// Each stored scale is written by the group at its block's beginning.

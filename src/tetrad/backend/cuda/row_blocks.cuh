@@ -42,7 +42,6 @@ class RowBlocks {
         is_odd_((threadIdx.x & 1u) != 0) {}
 
   __device__ std::uint32_t count() const { return count_; }
-  __device__ bool is_odd() const { return is_odd_; }
 
   __device__ PairOfBlocks pair_at(std::uint32_t first) const {
     const std::uint32_t mine = first + threadIdx.x % kWarp / 2;
