@@ -80,8 +80,13 @@ class Reporter {
                                   {"ratio", figure.ratio()}});
   }
 
-  void finish() const {
-    if (json_) fmt::print("{}\n", object_.dump(2));
+  void finish(const Backend& backend) {
+    const std::int64_t memory = backend.peak_memory();
+    object_["peak_memory_bytes"] = memory;
+    if (json_)
+      fmt::print("{}\n", object_.dump(2));
+    else
+      fmt::print("peak memory {:.2f} GB\n", static_cast<double>(memory) * 1e-9);
   }
 
  private:
@@ -229,7 +234,7 @@ void add_bench(CLI::App& app, Action& action) {
         Backend& backend = choose_backend(options->backend);
         Reporter reporter(backend, title_of(benchmark, *options), options->json);
         benchmark.run(backend, *options, std::ref(reporter));
-        reporter.finish();
+        reporter.finish(backend);
         return ExitCode::ok;
       };
     });
