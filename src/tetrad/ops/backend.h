@@ -3,6 +3,7 @@
 // of ops/; one that cannot throws at start-up, and nothing falls back silently.
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,6 +64,8 @@ class Backend {
   virtual void synchronize() = 0;
   /// The most memory, in bytes, that the operations have had: the process's, or the device's.
   virtual std::int64_t peak_memory() const = 0;
+  /// What the hardware has used, in joules since some fixed moment; nothing where it does not say.
+  virtual std::optional<double> energy() const { return std::nullopt; }
 
   Tensor make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) {
     return Tensor(allocate(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8)), dtype, rows, cols);

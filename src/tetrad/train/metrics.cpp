@@ -15,6 +15,7 @@ void Metrics::add(const StepMetrics& m) {
       {"loss", m.loss},  // null if it is not finite
       {"grad_norm", m.grad_norm}, {"lr", m.lr},           {"tokens_per_s", m.tokens_per_s},
       {"tflops", m.tflops},       {"seconds", m.seconds}, {"memory_bytes", m.memory_bytes}};
+  if (m.joules) line["joules"] = *m.joules;
   if (m.skipped) line["skipped"] = true;
   append(line);
   events_.scalar("train/loss", m.step, m.loss);

@@ -261,6 +261,10 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
       training_flops_per_token(config_.model, config_.train.sequence) * metrics.tokens_per_s / 1e12;
   metrics.seconds = seconds;
   metrics.memory_bytes = backend_.peak_memory();
+  if (const std::optional<double> energy = backend_.energy()) {
+    if (energy_) metrics.joules = *energy - *energy_;
+    energy_ = energy;
+  }
   metrics.skipped = outcome.fault.has_value();
   metrics_->add(metrics);
   if (!outcome.stats.empty()) metrics_->add(state_.step, outcome.stats);

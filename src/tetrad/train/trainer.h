@@ -94,7 +94,8 @@ class Trainer {
   std::int64_t rollback_samples_ = 0;  //!< that those rollbacks leave out
   std::unique_ptr<Metrics> metrics_;
   std::vector<EvalMetrics> evaluations_;
-  double smoothed_seconds_ = 0;  //!< per step, for the remaining time
+  std::optional<double> energy_;  //!< the meter after the last step
+  double smoothed_seconds_ = 0;   //!< per step, for the remaining time
   std::vector<std::int32_t> inputs_, targets_;
   std::vector<float> losses_;
 };

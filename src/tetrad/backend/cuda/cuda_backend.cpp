@@ -6,6 +6,7 @@
 #include "tetrad/backend/cuda/device.h"
 #include "tetrad/backend/cuda/elementwise.h"
 #include "tetrad/backend/cuda/embedding.h"
+#include "tetrad/backend/cuda/energy.h"
 #include "tetrad/backend/cuda/error.h"
 #include "tetrad/backend/cuda/gemm.h"
 #include "tetrad/backend/cuda/loss.h"
@@ -76,6 +77,7 @@ class CudaBackend final : public Backend {
 
   void synchronize() override { device_.synchronize(); }
   std::int64_t peak_memory() const override { return cuda::Device::peak_memory(); }
+  std::optional<double> energy() const override { return meter_.joules(); }
 
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override {
@@ -124,6 +126,7 @@ class CudaBackend final : public Backend {
 
  private:
   cuda::Device device_;
+  cuda::EnergyMeter meter_{device_.bus_id()};
 };
 
 }  // namespace

@@ -89,6 +89,11 @@ Buffer Device::allocate(std::size_t bytes) {
 
 std::int64_t Device::peak_memory() { return ledger().peak(); }
 
+std::string Device::bus_id() const {
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", properties_.pciDomainID, properties_.pciBusID,
+                     properties_.pciDeviceID);
+}
+
 std::byte* Device::scratch(Slot slot, std::size_t bytes) {
   Buffer& buffer = scratch_[slot];
   if (buffer.size() < bytes) {

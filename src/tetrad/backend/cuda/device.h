@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "tetrad/core/buffer.h"
 
@@ -23,6 +24,7 @@ class Device {
   cudaStream_t stream() const { return stream_; }
   cublasLtHandle_t blas() const { return blas_; }
   const cudaDeviceProp& properties() const { return properties_; }
+  std::string bus_id() const;
   int multiprocessors() const { return properties_.multiProcessorCount; }
 
   static Buffer allocate(std::size_t bytes);
