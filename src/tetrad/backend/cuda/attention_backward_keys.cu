@@ -87,7 +87,7 @@ __device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale, con
 #pragma unroll
       for (int i = 0; i < 2 * kM; ++i) {
         float& p = scores[i / 2][n][i % 2 * 2 + c];
-        p = fast_exp2(p * scale - offset);
+        p = exp2_fast(p * scale - offset);
         if (kMasked && key + 8 * i + lane / 4 > query + col) p = 0;
       }
     }

@@ -44,7 +44,7 @@ __device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale,
       for (int e = 0; e < 4; ++e) {
         const int i = 2 * m + e / 2;
         float& p = scores[m][n][e];
-        p = fast_exp2(p * scale - log_sum_exp[i]);
+        p = exp2_fast(p * scale - log_sum_exp[i]);
         if (kMasked && key + 8 * n + lane % 4 * 2 + e % 2 > query + 8 * i + lane / 4) p = 0;
       }
 }

@@ -67,7 +67,7 @@ __device__ inline void update_softmax(float (&scores)[kM][kN][4], float scale, S
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2)) * scale;
     const bool grows = largest > softmax.largest[i];
-    factor[i] = grows ? fast_exp2(softmax.largest[i] - largest) : 1.0f;
+    factor[i] = grows ? exp2_fast(softmax.largest[i] - largest) : 1.0f;
     if (grows) softmax.largest[i] = largest;
     grew |= grows;
   }
@@ -89,7 +89,7 @@ __device__ inline void update_softmax(float (&scores)[kM][kN][4], float scale, S
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int i = 2 * m + e / 2;
-        const float p = fast_exp2(scores[m][n][e] * scale - softmax.largest[i]);
+        const float p = exp2_fast(scores[m][n][e] * scale - softmax.largest[i]);
         scores[m][n][e] = p;
         softmax.sum[i] += p;
       }

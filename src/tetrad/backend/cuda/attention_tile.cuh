@@ -68,7 +68,7 @@ __device__ inline void to_fragments(const float (&values)[kM][kN][4], Fragment (
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float(&from)[4] = values[m][2 * k + i / 2];
-        out[m][k].pair[i] = to_bf16_pair(from[i % 2 * 2], from[i % 2 * 2 + 1]);
+        out[m][k].pair[i] = pack_bf16(from[i % 2 * 2], from[i % 2 * 2 + 1]);
       }
 }
 
@@ -88,7 +88,7 @@ __device__ inline void store_rows(const float (&sums)[kM][T::kChunks][4], const 
         const int row = first + 16 * m + 8 * half + lane / 4;
         const float by = factor[2 * m + half];
         *reinterpret_cast<unsigned*>(tile + T::place(row, n) + lane % 4 * 4) =
-            to_bf16_pair(sums[m][n][2 * half] * by, sums[m][n][2 * half + 1] * by);
+            pack_bf16(sums[m][n][2 * half] * by, sums[m][n][2 * half + 1] * by);
       }
   __syncwarp();
 #pragma unroll

@@ -40,25 +40,43 @@ __device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8. Lane l gets elements
-/// 2 (l % 4) and the next of row l / 4 or, transposed, of column l / 4.
-__device__ inline void load_matrices(std::uint32_t (&out)[4], const Bf16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row))));
-}
-__device__ inline void load_transposed(std::uint32_t (&out)[4], const Bf16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row))));
+/// What instructions on shared memory take for a pointer.
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// 16 bytes to shared memory, in the background; zeros where not `is_there`.
-__device__ inline void copy_async(void* to, const void* from, bool is_there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
-               "l"(from), "r"(is_there ? 16 : 0)
+/// Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8. Lane l gets elements
+/// 2 (l % 4) and the next of row l / 4 or, transposed, of column l / 4.
+__device__ inline void load_matrices(std::uint32_t (&out)[4], std::uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(row)
                : "memory");
+}
+__device__ inline void load_transposed(std::uint32_t (&out)[4], std::uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(row)
+               : "memory");
+}
+__device__ inline void load_matrices(std::uint32_t (&out)[4], const Bf16* row) {
+  load_matrices(out, shared_address(row));
+}
+__device__ inline void load_transposed(std::uint32_t (&out)[4], const Bf16* row) {
+  load_transposed(out, shared_address(row));
+}
+
+/// kBytes (4 or 16) to shared memory, in the background; zeros, and nothing is read, where not `is_there`.
+template <int kBytes>
+__device__ inline void copy_async(std::uint32_t to, const void* from, bool is_there) {
+  const int count = is_there ? kBytes : 0;
+  if constexpr (kBytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(count) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(count) : "memory");
+}
+__device__ inline void copy_async(void* to, const void* from, bool is_there) {
+  copy_async<16>(shared_address(to), from, is_there);
 }
 /// Ends a batch of copies.
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -67,5 +85,8 @@ template <int kPending>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
+
+/// Until all are there.
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 }  // namespace tetrad::cuda
