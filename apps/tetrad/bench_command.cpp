@@ -61,13 +61,14 @@ class Reporter {
                {"hardware", hardware},
                {"figures", nlohmann::json::array()}};
     if (on_cpu) object_["threads"] = thread_count();
-    if (json_) return;
-    fmt::print("{}, {}{}\n", title, hardware, on_cpu ? fmt::format(", {} threads", thread_count()) : "");
-    fmt::print("{:<52}  {:>12}  {:>12}  {:>6}\n", "", "measured", "ceiling", "ratio");
+    heading_ =
+        fmt::format("{}, {}{}\n", title, hardware, on_cpu ? fmt::format(", {} threads", thread_count()) : "");
   }
 
   void operator()(const bench::Figure& figure) {
     if (!json_) {
+      if (object_["figures"].empty())  // not before it is clear that there will be figures
+        fmt::print("{}{:<52}  {:>12}  {:>12}  {:>6}\n", heading_, "", "measured", "ceiling", "ratio");
       fmt::print("{:<52}  {:>7.2f} {}  {:>7.2f} {}  {:>5.3f} of {}\n", figure.name, figure.value, figure.unit,
                  figure.ceiling, figure.unit, figure.ratio(), figure.ceiling_name);
       std::fflush(stdout);
@@ -91,6 +92,7 @@ class Reporter {
 
  private:
   nlohmann::json object_;
+  std::string heading_;
   bool json_;
 };
 
