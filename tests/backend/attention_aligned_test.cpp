@@ -126,7 +126,7 @@ TEST_P(AlignedAttention, DecodeIsTheForwardPassContinued) {
   EXPECT_EQ(cached, shape.sequence);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AlignedAttention, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, AlignedAttention, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

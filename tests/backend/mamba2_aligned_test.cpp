@@ -214,7 +214,7 @@ TEST_P(AlignedMamba2, ConvolutionIsTheDefinitionAndItsDerivative) {
   check_convolution<float>(device(), kF32Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AlignedMamba2, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, AlignedMamba2, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

@@ -335,7 +335,7 @@ TEST_P(Mamba2, RefusesWhatDoesNotFit) {
                Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Mamba2, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, Mamba2, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

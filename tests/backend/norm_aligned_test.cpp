@@ -144,7 +144,7 @@ TEST_P(AlignedNorm, GatedNormIsTheFormulaAndItsDerivative) {
   check_gated_norm<float>(device());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AlignedNorm, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, AlignedNorm, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing
