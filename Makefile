@@ -2,7 +2,7 @@
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup build test quickstart crosscheck study bench sanitize test-gpu lint format clean
+.PHONY: help setup build test quickstart crosscheck study bench sanitize cuda test-gpu sanitize-gpu lint format clean
 
 help:
 	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
@@ -12,7 +12,9 @@ help:
 	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
+	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
 	@echo "make lint        clang-format and clang-tidy, as CI runs them"
 	@echo "make format      rewrite the sources with clang-format"
 	@echo "make clean       remove build folders"
@@ -44,8 +46,15 @@ study: build
 sanitize:
 	@$(MAKE) --no-print-directory test PRESET=sanitize
 
+cuda: setup
+	@scripts/build-cuda $(JOBS)
+
 test-gpu:
 	@$(MAKE) --no-print-directory test PRESET=gpu
+
+sanitize-gpu:
+	@$(MAKE) --no-print-directory build PRESET=gpu
+	@scripts/sanitize-gpu
 
 lint: build
 	@scripts/lint

@@ -1,29 +1,60 @@
 # Whether the CUDA backend is built: TETRAD_WITH_CUDA. Asking for it (TETRAD_CUDA=ON) needs only a compiler, so that a
 # machine without a GPU can check that everything compiles and links.
 include(CheckLanguage)
+
+# The toolkit's installer leaves it off the PATH.
+find_program(TETRAD_NVCC nvcc PATHS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+mark_as_advanced(TETRAD_NVCC)
+
 set(TETRAD_WITH_CUDA OFF)
 if(TETRAD_CUDA STREQUAL "ON" OR (TETRAD_CUDA STREQUAL "AUTO" AND EXISTS /dev/nvidiactl))
+  if(TETRAD_NVCC AND NOT DEFINED ENV{CUDACXX})
+    set(ENV{CUDACXX} ${TETRAD_NVCC})
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER)
+    unset(CMAKE_CUDA_COMPILER CACHE)  # not found the last time; it may be here now
+  endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     set(TETRAD_WITH_CUDA ON)
   elseif(TETRAD_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "TETRAD_CUDA=ON needs nvcc (CUDA 13): put it on the PATH or set CUDACXX")
+    message(FATAL_ERROR "TETRAD_CUDA=ON needs nvcc (CUDA 13): put it on the PATH or set CUDACXX; "
+                        "-DTETRAD_CUDA=AUTO builds without it")
   else()
     message(STATUS "There is a GPU but no nvcc: building for the CPU alone")
   endif()
+elseif(TETRAD_CUDA STREQUAL "AUTO" AND TETRAD_NVCC)
+  message(STATUS "There is nvcc but no GPU: building for the CPU alone (-DTETRAD_CUDA=ON compiles the CUDA backend too)")
 endif()
 if(NOT TETRAD_WITH_CUDA)
   return()
 endif()
 
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 90a)
+# What to compile for where nobody says: this machine's GPU, or Hopper where there is none. Hopper is 90a, which, unlike 90,
+# has the products of whole warpgroups.
+function(tetrad_default_architecture result)
+  set(${result} 90a PARENT_SCOPE)
+  if(NOT EXISTS /dev/nvidiactl)
+    return()
+  endif()
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader --id=0
+                  OUTPUT_VARIABLE capability ERROR_QUIET)
+  if(NOT capability MATCHES "^([0-9]+)\\.([0-9]+)")
+    message(STATUS "nvidia-smi does not say what GPU this is: compiling for Hopper (-DCMAKE_CUDA_ARCHITECTURES=… for another)")
+  elseif(NOT "${CMAKE_MATCH_1}${CMAKE_MATCH_2}" STREQUAL "90")
+    set(${result} "${CMAKE_MATCH_1}${CMAKE_MATCH_2}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+  tetrad_default_architecture(CMAKE_CUDA_ARCHITECTURES)
 endif()
-set(TETRAD_WARPGROUPS OFF)  # 90a, unlike 90, has the products of whole warpgroups
+enable_language(CUDA)
+message(STATUS "The CUDA backend is built, for architecture ${CMAKE_CUDA_ARCHITECTURES}")
+set(TETRAD_WARPGROUPS OFF)
 if("90a" IN_LIST CMAKE_CUDA_ARCHITECTURES OR "90a-real" IN_LIST CMAKE_CUDA_ARCHITECTURES)
   set(TETRAD_WARPGROUPS ON)
 endif()
-enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that CUDA 13 speaks C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")

@@ -4,12 +4,12 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "support/files.h"
 #include "support/process.h"
+#include "support/training.h"
 #include "tetrad/core/failpoint.h"
 
 namespace tetrad::testing {
@@ -23,86 +23,6 @@ constexpr const char* kHybrid =
     "model: {pattern: \"M-*-\", hidden: 32, heads: 2, kv_heads: 2, head_dim: 16, ffn: 64, activation: "
     "squared_relu, "
     "vocab: 64, tied: false, rope: none, mamba: {heads: 4, head_dim: 16, groups: 2, state: 15, chunk: 8}}\n";
-constexpr std::int64_t kSteps = 12;
-
-using Words = std::vector<std::string>;
-
-/// A folder with two small sources and the configuration of a small run: two phases, a precision switch in
-/// the middle, two microbatches per step.
-class Training : public ::testing::Test {
- protected:
-  void SetUp() override {
-    for (const auto& [name, seed] : {std::pair("a", "1"), std::pair("b", "2")}) {
-      const Outcome made = run_tetrad({"data", "synth", "markov", "-o", folder_.file(name), "--vocab", "64",
-                                       "--tokens", "4000", "--seed", seed});
-      ASSERT_EQ(made.exit_code, 0) << made.err;
-    }
-  }
-
-  Words arguments(const std::string& model, const std::string& recipe, const std::string& out,
-                  Words more = {}) {
-    const std::string config = folder_.file("config-" + out + ".yaml");
-    write_file(config,
-               model + "precision: {recipe: " + recipe +
-                   ", high_precision: {first: 0, last: 1}, schedule: [{at: 0.5, forward: bf16}]}\n"
-                   "data: {sources: {a: {path: " +
-                   folder_.file("a") + ", heldout: " + folder_.file("a-heldout") +
-                   "}, b: {path: " + folder_.file("b") +
-                   "}}, phases: [{until: 0.6, mix: {a: 1}}, {until: 1, mix: {a: 0.3, b: 0.7}}]}\n"
-                   "train: {steps: " +
-                   std::to_string(kSteps) +
-                   ", batch: 4, microbatch: 2, sequence: 32, seed: 3, checkpoint: 3, eval: {every: 4, "
-                   "sequences: 3}, telemetry_every: 5}\n"
-                   "schedule: {kind: wsd, warmup: 0.2, decay: 0.3}\n");
-    Words words = {"train", config, "--out", folder_.file(out)};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-
-  /// Everything in metrics.jsonl that does not speak of time, memory or files.
-  std::vector<nlohmann::json> metrics(const std::string& run) {
-    std::vector<nlohmann::json> lines;
-    std::ifstream in(folder_ / run / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      nlohmann::json json = nlohmann::json::parse(line);
-      if (json["kind"] == "checkpoint") continue;
-      for (const char* key : {"tokens_per_s", "tflops", "seconds", "memory_bytes", "joules"}) json.erase(key);
-      lines.push_back(json);
-    }
-    return lines;
-  }
-
-  /// The bytes of the complete final state.
-  std::string final_state(const std::string& run, std::int64_t step = kSteps) {
-    const std::filesystem::path checkpoint = folder_ / run / "checkpoints" / ("step-" + std::to_string(step));
-    return read_file(checkpoint / "model.safetensors") + read_file(checkpoint / "optimizer.safetensors") +
-           read_file(checkpoint / "state.json");
-  }
-
-  void expect_same_run(const std::string& expected, const std::string& actual) {
-    EXPECT_EQ(metrics(actual), metrics(expected));
-    EXPECT_FALSE(final_state(expected).empty());
-    EXPECT_TRUE(final_state(actual) == final_state(expected));
-  }
-
-  /// Resumes until the run ends; what ended before does not matter.
-  void finish(const std::string& run) {
-    const Outcome resumed = run_tetrad({"train", "--resume", folder_.file(run)});
-    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  }
-
-  TemporaryFolder folder_;
-};
-
-struct Family {
-  std::string name;
-  const char* model;
-  std::string recipe;
-};
-
-// NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
-void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
-
 class KilledRuns : public Training, public ::testing::WithParamInterface<Family> {};
 
 TEST_P(KilledRuns, ResumeToTheBit) {
@@ -228,7 +148,7 @@ TEST_F(Training, ARunThatBlowsUpStops) {
 
 TEST_F(Training, BadConfigurationsAreRefusedBeforeAnythingIsWritten) {
   const auto refused = [&](const Words& more, const std::string& fragment) {
-    const Outcome outcome = run_tetrad(arguments(kLlama, "nvfp4", "bad", more));
+    const Outcome outcome = run_tetrad(arguments(kLlama, "nvfp4", "bad", more), {"CUDA_VISIBLE_DEVICES=-1"});
     EXPECT_EQ(outcome.exit_code, 2) << fragment << outcome.err;
     EXPECT_NE(outcome.err.find(fragment), std::string::npos) << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(folder_ / "bad")) << fragment;

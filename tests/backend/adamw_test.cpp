@@ -150,7 +150,7 @@ TEST_P(AdamW, SquaredNormsShowWhatIsNotFiniteAndOnlyThere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AdamW, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, AdamW, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

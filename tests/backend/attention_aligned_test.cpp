@@ -6,6 +6,7 @@
 
 #include "oracle/attention.h"
 #include "support/activations.h"
+#include "support/aligned_matrix.h"
 #include "support/backends.h"
 
 namespace tetrad::testing {
@@ -13,6 +14,8 @@ namespace {
 
 constexpr double kBf16Error = 0x1p-8;
 constexpr double kF32Error = 1e-5;
+
+using Matrix = AlignedMatrix<Bf16>;
 
 /// Shorter than a tile, of one tile exactly, and of several with a part of one; groups of 1, 2 and 4 heads.
 const std::vector<AttentionShape>& shapes() {
@@ -22,58 +25,6 @@ const std::vector<AttentionShape>& shapes() {
                                                   {2, 321, 2, 1, 128, 0.09f}};
   return all;
 }
-
-/// Columns of a wider matrix; before and after them are NaN.
-class AlignedMatrix {
- public:
-  AlignedMatrix(std::int64_t rows, std::int64_t cols)
-      : rows_(rows), cols_(cols), blocks_(static_cast<std::size_t>(rows * stride() / kAligned)) {
-    for (Block& block : blocks_)
-      for (Bf16& value : block.values) value = Bf16::from_f32(NAN);
-  }
-  AlignedMatrix(std::int64_t rows, std::int64_t cols, const Values& values) : AlignedMatrix(rows, cols) {
-    for (std::int64_t i = 0; i < rows * cols; ++i)
-      at(i) = Bf16::from_f32(static_cast<float>(values[static_cast<std::size_t>(i)]));
-  }
-
-  MatrixView view(std::int64_t first, std::int64_t count) const {
-    return {&blocks_[static_cast<std::size_t>(first * stride() / kAligned + 1)],
-            DType::bf16,
-            count,
-            cols_,
-            stride(),
-            1};
-  }
-  MatrixView view() const { return view(0, rows_); }
-  MutableMatrixView mutable_view() { return {&blocks_[1], DType::bf16, rows_, cols_, stride(), 1}; }
-
-  Values values() {
-    Values result;
-    for (std::int64_t i = 0; i < rows_ * cols_; ++i) result.push_back(at(i).to_f32());
-    return result;
-  }
-  bool surroundings_are_untouched() const {
-    std::int64_t numbers = 0;
-    for (const Block& block : blocks_)
-      for (const Bf16 value : block.values) numbers += std::isnan(value.to_f32()) ? 0 : 1;
-    return numbers == rows_ * cols_;
-  }
-
- private:
-  static constexpr std::int64_t kAligned = 8;
-  struct alignas(16) Block {
-    Bf16 values[kAligned];
-  };
-
-  std::int64_t stride() const { return kAligned + cols_ + 2 * kAligned; }
-  Bf16& at(std::int64_t i) {
-    const std::int64_t place = i / cols_ * stride() + kAligned + i % cols_;
-    return blocks_[static_cast<std::size_t>(place / kAligned)].values[place % kAligned];
-  }
-
-  std::int64_t rows_, cols_;
-  std::vector<Block> blocks_;
-};
 
 class AlignedAttention : public ::testing::TestWithParam<std::string> {
  protected:
@@ -121,14 +72,14 @@ TEST_P(AlignedAttention, IsTheDefinitionAndItsDerivative) {
     SCOPED_TRACE(
         fmt::format("batch {}, sequence {}, head_dim {}", shape.batch, shape.sequence, shape.head_dim));
     const Inputs in(shape);
-    const AlignedMatrix q(in.rows, in.q_cols, in.q);
-    const AlignedMatrix k(in.rows, in.kv_cols, in.k);
-    const AlignedMatrix v(in.rows, in.kv_cols, in.v);
-    const AlignedMatrix dout(in.rows, in.q_cols, in.dout);
-    AlignedMatrix out(in.rows, in.q_cols);
-    AlignedMatrix dq(in.rows, in.q_cols);
-    AlignedMatrix dk(in.rows, in.kv_cols);
-    AlignedMatrix dv(in.rows, in.kv_cols);
+    const Matrix q(in.rows, in.q_cols, in.q);
+    const Matrix k(in.rows, in.kv_cols, in.k);
+    const Matrix v(in.rows, in.kv_cols, in.v);
+    const Matrix dout(in.rows, in.q_cols, in.dout);
+    Matrix out(in.rows, in.q_cols);
+    Matrix dq(in.rows, in.q_cols);
+    Matrix dk(in.rows, in.kv_cols);
+    Matrix dv(in.rows, in.kv_cols);
     std::vector<float> log_sum_exp(static_cast<std::size_t>(in.rows * shape.heads));
     device().attention(
         AttentionForward{shape, q.view(), k.view(), v.view(), out.mutable_view(), log_sum_exp.data()});
@@ -146,17 +97,16 @@ TEST_P(AlignedAttention, IsTheDefinitionAndItsDerivative) {
     EXPECT_LT(relative_error(dq.values(), gradients.dq.values()), 2 * kBf16Error);
     EXPECT_LT(relative_error(dk.values(), gradients.dk.values()), 2 * kBf16Error);
     EXPECT_LT(relative_error(dv.values(), gradients.dv.values()), 2 * kBf16Error);
-    for (const AlignedMatrix* written : {&out, &dq, &dk, &dv})
-      EXPECT_TRUE(written->surroundings_are_untouched());
+    for (const Matrix* written : {&out, &dq, &dk, &dv}) EXPECT_TRUE(written->surroundings_are_untouched());
   }
 }
 
 TEST_P(AlignedAttention, DecodeIsTheForwardPassContinued) {
   const AttentionShape shape{1, 400, 4, 2, 64, 0.125f};
   const Inputs in(shape);
-  const AlignedMatrix q(in.rows, in.q_cols, in.q);
-  const AlignedMatrix k(in.rows, in.kv_cols, in.k);
-  const AlignedMatrix v(in.rows, in.kv_cols, in.v);
+  const Matrix q(in.rows, in.q_cols, in.q);
+  const Matrix k(in.rows, in.kv_cols, in.k);
+  const Matrix v(in.rows, in.kv_cols, in.v);
   const Values expected =
       oracle::attention({1, shape.sequence, shape.heads, shape.kv_heads, shape.head_dim, double{shape.scale}},
                         in.q, in.k, in.v);
@@ -164,7 +114,7 @@ TEST_P(AlignedAttention, DecodeIsTheForwardPassContinued) {
   for (const std::int64_t count : {70, 1, 130, 3, 66, 1, 129}) {
     AttentionShape part = shape;
     part.sequence = count;
-    AlignedMatrix out(count, in.q_cols);
+    Matrix out(count, in.q_cols);
     device().attention(AttentionDecode{part, cached, q.view(cached, count), k.view(0, cached + count),
                                        v.view(0, cached + count), out.mutable_view()});
     const auto first = expected.begin() + cached * in.q_cols;
@@ -176,7 +126,7 @@ TEST_P(AlignedAttention, DecodeIsTheForwardPassContinued) {
   EXPECT_EQ(cached, shape.sequence);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AlignedAttention, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, AlignedAttention, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

@@ -211,7 +211,7 @@ TEST_P(Attention, RefusesWhatDoesNotFit) {
   refuses([](AttentionForward& op) { op.q = op.q.transposed(); });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Attention, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, Attention, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

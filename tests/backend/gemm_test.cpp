@@ -298,7 +298,7 @@ TEST_P(GemmProperties, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(device().gemm(a, a, mutable_view_of(bf16.data(), 4, 4), Accumulate::yes), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GemmProperties, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, GemmProperties, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

@@ -5,6 +5,7 @@
 #include "oracle/mamba2.h"
 #include "support/activations.h"
 #include "support/backends.h"
+#include "support/mamba2_problems.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 
@@ -29,24 +30,6 @@ void expect_added(const std::vector<float>& after, float before, const std::vect
 }
 
 // ---- Convolution
-
-struct ConvProblem {
-  std::int64_t batch, sequence, channels, kernel;
-  Values x, weight, bias, dout;
-
-  ConvProblem(std::int64_t of_batch, std::int64_t of_sequence, std::int64_t of_channels,
-              std::int64_t of_kernel)
-      : batch(of_batch),
-        sequence(of_sequence),
-        channels(of_channels),
-        kernel(of_kernel),
-        x(normal_values(batch * sequence * channels, 1)),
-        weight(normal_values(channels * kernel, 2, 0.5)),
-        bias(normal_values(channels, 3, 0.5)),
-        dout(normal_values(batch * sequence * channels, 4)) {}
-
-  std::int64_t rows() const { return batch * sequence; }
-};
 
 std::vector<ConvProblem> conv_problems() {
   return {{1, 1, 16, 4}, {2, 5, 70, 4}, {3, 67, 64, 4}, {1, 130, 33, 2}, {2, 3, 10, 7}, {1, 9, 130, 1}};
@@ -109,39 +92,6 @@ TEST_P(Mamba2, ConvolutionBackwardIsTheDerivative) {
 
 // ---- Scan
 
-/// Time steps: as initialised; from none at all to a complete forgetting, side by side; and so small that the
-/// state remembers everything.
-enum class Regime { usual, extreme, remembering };
-
-struct ScanProblem {
-  Mamba2Shape shape;
-  oracle::ScanTensors in;
-  Values dy;
-
-  explicit ScanProblem(const Mamba2Shape& of_shape, Regime regime = Regime::usual) : shape(of_shape) {
-    in.x = normal_values(rows() * shape.inner(), 1);
-    in.b = normal_values(rows() * shape.groups * shape.state, 2);
-    in.c = normal_values(rows() * shape.groups * shape.state, 3);
-    in.dt = normal_values(rows() * shape.heads, 4);
-    in.dt_bias = normal_values(shape.heads, 5, 0.5, regime == Regime::remembering ? -7 : -2);
-    in.a_log = normal_values(shape.heads, 6, 0.5, regime == Regime::remembering ? -4 : 1);
-    in.d = normal_values(shape.heads, 7, 0.5, 1);
-    dy = normal_values(rows() * shape.inner(), 8);
-    if (regime != Regime::extreme) return;
-    for (std::size_t i = 0; i < in.dt.size(); ++i) {
-      if (i % 5 == 1) in.dt[i] = -90;
-      if (i % 11 == 2) in.dt[i] = 40;
-      if (i % 29 == 7) in.dt[i] = 3072;
-    }
-  }
-
-  std::int64_t rows() const { return shape.batch * shape.sequence; }
-  oracle::ScanSizes sizes() const {
-    return {shape.batch, shape.sequence, shape.heads, shape.head_dim, shape.groups, shape.state};
-  }
-  std::int64_t states() const { return shape.batch * shape.chunks() * shape.inner() * shape.state; }
-};
-
 /// Chunks longer than the sequence, and ones that do not divide it; widths that are no multiple of a vector.
 const std::vector<Mamba2Shape>& scan_shapes() {
   static const std::vector<Mamba2Shape> all = {
@@ -199,14 +149,7 @@ TEST_P(Mamba2, ScanIsTheRecurrence) {
         EXPECT_LT(relative_error(passes.y.values(), expected), dtype == DType::f32 ? kF32Error : kBf16Error);
         for (const Activations* written : {&passes.y, &passes.dx, &passes.db, &passes.dc, &passes.ddt})
           EXPECT_TRUE(written->surroundings_are_untouched());
-        Values before_chunks;
-        const std::int64_t size = shape.inner() * shape.state;
-        for (std::int64_t batch = 0; batch < shape.batch; ++batch)
-          for (std::int64_t t = 0; t < shape.sequence; t += shape.chunk) {
-            const auto first = states.begin() + (batch * shape.sequence + t) * size;
-            before_chunks.insert(before_chunks.end(), first, first + size);
-          }
-        EXPECT_LT(relative_error(passes.chunk_states, before_chunks), kF32Error);
+        EXPECT_LT(relative_error(passes.chunk_states, problem.before_chunks(states)), kF32Error);
       }
 }
 
@@ -392,7 +335,7 @@ TEST_P(Mamba2, RefusesWhatDoesNotFit) {
                Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Mamba2, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, Mamba2, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

@@ -327,7 +327,7 @@ TEST_P(QuantizeParts, RefusesWhatItCannotDo) {
   EXPECT_THROW(device.quantize(integers, {}, {}, out), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizeParts, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, QuantizeParts, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

@@ -474,7 +474,7 @@ TEST_P(Initialization, DecaysMatricesOnly) {
   EXPECT_EQ(total, parameter_count(hybrid()));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Initialization, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, Initialization, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

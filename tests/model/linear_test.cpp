@@ -394,7 +394,7 @@ TEST_P(LinearProperties, SignsPerStepAreTheSameForAllMicrobatchesAndNewForEachSt
   EXPECT_NE(gradient(1, 0), gradient(2, 0));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LinearProperties, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, LinearProperties, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Stochastic rounding: the mean of dx and dW over many draws is the product with the gradient as it was.
@@ -537,7 +537,7 @@ TEST_P(LinearDraws, DgradAndWgradRoundWithDifferentBits) {
   EXPECT_NE(values.of(Operand::dgrad_dy, dy), values.of(Operand::wgrad_dy, dy));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LinearDraws, ::testing::ValuesIn(backend_names()));
+INSTANTIATE_TEST_SUITE_P(All, LinearDraws, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
 }  // namespace tetrad::testing

@@ -53,4 +53,54 @@ std::vector<double> scan(const ScanSizes& sizes, const ScanTensors& in, std::vec
   return y;
 }
 
+ScanTensors scan_backward(const ScanSizes& sizes, const ScanTensors& in, const std::vector<double>& dy) {
+  std::vector<double> states;
+  scan(sizes, in, &states);
+  const auto zeros_like = [](const std::vector<double>& values) {
+    return std::vector<double>(values.size());
+  };
+  ScanTensors out{zeros_like(in.x),       zeros_like(in.b),     zeros_like(in.c), zeros_like(in.dt),
+                  zeros_like(in.dt_bias), zeros_like(in.a_log), zeros_like(in.d)};
+  const long head_size = sizes.head_dim * sizes.state;
+  for (long sequence = 0; sequence < sizes.batch * sizes.heads; ++sequence) {
+    const long h = sequence % sizes.heads;
+    const auto head = static_cast<std::size_t>(h);
+    const double a = -std::exp(in.a_log[head]);
+    std::vector<double> dstate(static_cast<std::size_t>(head_size));  // of the state after the token
+    for (long t = sizes.sequence - 1; t >= 0; --t) {
+      const long token = sequence / sizes.heads * sizes.sequence + t;
+      const auto step = static_cast<std::size_t>(token * sizes.heads + h);
+      const double raw = in.dt[step] + in.dt_bias[head];
+      const double dt = raw > 30 ? raw : std::log1p(std::exp(raw));
+      const double decay = std::exp(dt * a);
+      double ddt = 0;
+      double ddecay = 0;
+      for (long p = 0; p < sizes.head_dim; ++p) {
+        const auto at = static_cast<std::size_t>((token * sizes.heads + h) * sizes.head_dim + p);
+        out.d[head] += dy[at] * in.x[at];
+        out.x[at] += dy[at] * in.d[head];
+        for (long n = 0; n < sizes.state; ++n) {
+          const auto key = static_cast<std::size_t>(
+              (token * sizes.groups + h * sizes.groups / sizes.heads) * sizes.state + n);
+          const double before =
+              states[static_cast<std::size_t>((token * sizes.heads + h) * head_size + p * sizes.state + n)];
+          double& gradient = dstate[static_cast<std::size_t>(p * sizes.state + n)];
+          out.c[key] += dy[at] * (before * decay + dt * in.x[at] * in.b[key]);
+          gradient += dy[at] * in.c[key];
+          out.x[at] += gradient * dt * in.b[key];
+          out.b[key] += gradient * dt * in.x[at];
+          ddt += gradient * in.x[at] * in.b[key];
+          ddecay += gradient * before;
+          gradient *= decay;
+        }
+      }
+      const double draw = (ddt + ddecay * decay * a) / (1 + std::exp(-raw));
+      out.dt[step] = draw;
+      out.dt_bias[head] += draw;
+      out.a_log[head] += ddecay * decay * dt * a;  // d a / d a_log = a
+    }
+  }
+  return out;
+}
+
 }  // namespace tetrad::oracle

@@ -26,4 +26,7 @@ struct ScanTensors {
 std::vector<double> scan(const ScanSizes& sizes, const ScanTensors& in,
                          std::vector<double>* states = nullptr);
 
+/// The gradient of sum(dy * y) with respect to everything that the scan reads.
+ScanTensors scan_backward(const ScanSizes& sizes, const ScanTensors& in, const std::vector<double>& dy);
+
 }  // namespace tetrad::oracle

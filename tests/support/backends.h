@@ -11,6 +11,14 @@ namespace tetrad::testing {
 /// Names, because a backend is created when a test asks for it.
 std::vector<std::string> backend_names();
 
+/// Names a test after its parameter, the backend: `--gtest_filter=*cuda*` is every test on a device.
+struct BackendTestName {
+  template <typename TestParamInfo>
+  std::string operator()(const TestParamInfo& test) const {
+    return test.param;
+  }
+};
+
 /// A backend that takes pointers into the program's memory.
 Backend& backend(const std::string& name);
 
