@@ -444,6 +444,26 @@ TEST(Fp8Tiles, TakeAnyNumberOfRows) {
   }
 }
 
+TEST(TurnedTile, TransposesBytes) {
+  for (const auto& [rows, cols] : {std::pair{128, 128}, {16, 48}, {272, 400}}) {
+    std::vector<std::uint8_t> in(static_cast<std::size_t>(rows * cols));
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::uint8_t>(i * 2654435761u >> 13);
+    std::vector<std::uint8_t> out(in.size());
+    for (int row = 0; row < rows; row += kTile)
+      for (int col = 0; col < cols; col += kTile) {
+        TurnedTile tile;
+        for (int thread = 0; thread < kTileThreads; ++thread)
+          turn_square_of_bytes(in.data(), rows, cols, row, col, thread, tile);
+        for (int thread = 0; thread < kTileThreads; ++thread)
+          tile.store(thread, row, col, rows, cols, out.data());
+      }
+    for (int row = 0; row < rows; ++row)
+      for (int col = 0; col < cols; ++col)
+        ASSERT_EQ(out[static_cast<std::size_t>(col * rows + row)],
+                  in[static_cast<std::size_t>(row * cols + col)]);
+  }
+}
+
 TEST_P(QuantizeKernels, InputThatIsNotFinitePoisons) {
   const QuantSpec& spec = GetParam().spec;
   constexpr std::int64_t kRows = 32, kCols = 256;

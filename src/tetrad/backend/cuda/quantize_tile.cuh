@@ -10,14 +10,10 @@
 #include "tetrad/backend/cuda/e2m1_words.cuh"
 #include "tetrad/backend/cuda/e4m3_words.cuh"
 #include "tetrad/backend/cuda/quantize_problem.h"
+#include "tetrad/backend/cuda/turned_tile.cuh"
 #include "tetrad/numerics/fp8.h"
 
 namespace tetrad::cuda {
-
-inline constexpr int kTile = fp8::kBlock;
-inline constexpr int kSquare = 8;
-inline constexpr int kSquares = kTile / kSquare;  //!< in each row and column of the tile
-inline constexpr int kTileThreads = kSquares * kSquares;
 
 /// What becomes of the columns.
 enum class Columns : std::uint8_t {
@@ -48,6 +44,8 @@ struct TileProblem {
     return {std::int64_t{row} * kTile, std::int64_t{index - row * tiles_per_row} * kTile};
   }
 };
+
+static_assert(kTile == fp8::kBlock);
 
 inline TileForm tile_form(const QuantProblem& p) {
   const bool row_major = p.order == CodeOrder::row_major;
@@ -94,8 +92,7 @@ struct TileShared {
   Maxima column_amax;
   alignas(16) float row_encode[kTile];
   alignas(16) float column_encode[kTile];
-  /// Codes by column: the eight of square row s at [column][s ^ (column / 8)], against bank conflicts.
-  TwoWords turned[kTile][kSquares];
+  TurnedTile turned;  //!< codes by column
 };
 
 /// Words [r][p] have columns 2p and 2p + 1 of row r.
@@ -247,23 +244,14 @@ TETRAD_HD inline void turn_columns_of_square(int thread, const Square& square, T
       // Not as low_bf16() and high_bf16() do it, or else the compiler keeps all 64 values for the rows.
       return std::bit_cast<float>(byte_perm(pair, 0u, c % 2 == 0 ? 0x1044u : 0x3244u)) * factor;
     };
-    shared.turned[column][square_row ^ square_col] = {{e4m3_codes(value(0), value(1), value(2), value(3)),
-                                                       e4m3_codes(value(4), value(5), value(6), value(7))}};
+    shared.turned.part(column, square_row) = {{e4m3_codes(value(0), value(1), value(2), value(3)),
+                                               e4m3_codes(value(4), value(5), value(6), value(7))}};
   }
 }
 
-/// Sixteen threads store the 128 codes of a column.
 TETRAD_HD inline void store_turned(const TileProblem& p, const TileProblem::Place& tile, int thread,
                                    const TileShared& shared) {
-  const int part = thread % kSquares;
-  const std::int64_t row = tile.row + part * kSquare;
-  TETRAD_UNROLL_ON_DEVICE
-  for (int i = 0; i < kSquare; ++i) {
-    const int column = i * kSquares + thread / kSquares;
-    if (row < p.rows && tile.col + column < p.cols)
-      *reinterpret_cast<TwoWords*>(p.column_form.codes + (tile.col + column) * p.rows + row) =
-          shared.turned[column][part ^ (column / kSquare)];
-  }
+  shared.turned.store(thread, tile.row, tile.col, p.rows, p.cols, p.column_form.codes);
 }
 
 /// What follows once the scales are shared; store_turned() comes after another barrier.
