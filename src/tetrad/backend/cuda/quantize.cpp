@@ -18,13 +18,14 @@ namespace tetrad::cuda {
 namespace {
 
 /// Which kernels serve a problem.
-enum class Path : std::uint8_t { rows, columns, squares, tiles, generic };
+enum class Path : std::uint8_t { rows, columns, squares, tiles, mx, generic };
 
 Path path_of(const QuantProblem& problem) {
   if (suits_rows(problem)) return Path::rows;
   if (suits_columns(problem)) return Path::columns;
   if (suits_squares(problem)) return Path::squares;
   if (is_for_tiles(problem)) return Path::tiles;
+  if (suits_mx(problem)) return Path::mx;
   return Path::generic;
 }
 
@@ -90,7 +91,7 @@ Workspace make_workspace(Device& device, const QuantProblem& problem, bool block
 void first_pass(Device& device, const QuantProblem& problem, Path path, bool need_blocks) {
   if (need_blocks || path == Path::generic)
     find_amax(device, problem);
-  else if (path == Path::tiles)
+  else if (path == Path::tiles || path == Path::mx)
     return;  // blocks are all there is, and the second pass sees them whole
   else if (problem.hadamard == 0)
     find_plain_amax(device, problem);
@@ -110,6 +111,8 @@ void second_pass(Device& device, const QuantProblem& problem, Path path) {
       return encode_squares(device, problem);
     case Path::tiles:
       return encode_tiles(device, problem);
+    case Path::mx:
+      return encode_mx(device, problem);
     case Path::generic:
       return encode(device, problem);
   }
