@@ -217,6 +217,29 @@ void check_two(Checker& checker, const std::string& kind, std::int64_t rows, std
         }
 }
 
+/// FP8 1x128: the columns in either order.
+void check_two_fp8(Checker& checker, const std::string& kind, std::int64_t rows, std::int64_t cols,
+                   float bad = 0) {
+  std::vector<float> x = oracle::rounded_to_bf16(oracle::make_input(kind, rows, cols));
+  if (bad != 0) x[x.size() / 3] = bad;
+  const Input input(checker, x, rows, cols, DType::bf16, false, 0, 8);
+  const QuantSpec row_spec{.format = Format::fp8, .block = {1, 128}};
+  const QuantSpec col_spec{.format = Format::fp8, .block = {1, 128}, .axis = 0};
+  for (const CodeOrder order : {CodeOrder::row_major, CodeOrder::col_major}) {
+    const QuantizeOptions row_options{.telemetry = Telemetry::none};
+    const QuantizeOptions col_options{.order = order, .telemetry = Telemetry::none};
+    QuantizedTensor row, column, row_expected, col_expected;
+    cpu::quantize(input.host_view, row_spec, row_options, row_expected);
+    cpu::quantize(input.host_view, col_spec, col_options, col_expected);
+    quantize_two(checker.device, input.device_view, row_spec, row_options, row, col_spec, col_options,
+                 column);
+    const std::string what =
+        fmt::format("two fp8 {} {}x{} order {}", kind, rows, cols, static_cast<int>(order));
+    compare(checker, row, row_expected, what + " row");
+    compare(checker, column, col_expected, what + " column");
+  }
+}
+
 void check_all(Checker& checker) {
   constexpr std::pair<std::int64_t, std::int64_t> kShapes[] = {{16, 16},   {5, 48},    {130, 400}, {7, 1024},
                                                                {304, 272}, {4096, 16}, {1, 16}};
@@ -229,6 +252,10 @@ void check_all(Checker& checker) {
   for (const std::string& kind : oracle::input_kinds()) check_two(checker, kind, 64, 272);
   check_two(checker, "heavy_tailed", 1040, 528);
   check_two(checker, "gaussian", 32, 128, std::numeric_limits<float>::quiet_NaN());
+  for (const std::string& kind : oracle::input_kinds()) check_two_fp8(checker, kind, 128, 384);
+  check_two_fp8(checker, "heavy_tailed", 1040, 528);
+  check_two_fp8(checker, "heavy_tailed", 16, 16);
+  check_two_fp8(checker, "gaussian", 144, 272, std::numeric_limits<float>::quiet_NaN());
   fmt::print("{} checks, {} failures\n", checker.checks, checker.failures);
 }
 
@@ -328,12 +355,23 @@ void time_all(Checker& checker) {
   both_ways("16x16 nearest operand, f32", weights, {.block = {16, 16}}, kRowMajor, Form::operand);
 
   const QuantizeOptions packed{.random = kRandom, .telemetry = Telemetry::none};
-  for (const auto& [name, spec] : {std::pair<std::string, QuantSpec>{"fp8 1x128", {Format::fp8, {1, 128}}},
-                                   {"fp8 128x128", {Format::fp8, {128, 128}}},
-                                   {"fp8 tensor", {Format::fp8, BlockShape::whole()}},
-                                   {"mxfp4 1x32", {Format::mxfp4, {1, 32}}}})
-    report(name + " packed, all (generic kernels)", spec.format == Format::fp8 ? 3.0 : 2.53,
-           [&, use = spec] { quantize(device, x, use, packed, other); });
+  const QuantizeOptions packed_in_place{.random = kRandom, .order = kColMajor, .telemetry = Telemetry::none};
+  const QuantSpec fp8_rows{.format = Format::fp8, .block = {1, 128}};
+  const QuantSpec fp8_cols{.format = Format::fp8, .block = {1, 128}, .axis = 0};
+  const QuantSpec fp8_squares{.format = Format::fp8, .block = {128, 128}};
+  report("fp8 1x128 rows", 3.0, [&] { quantize(device, x, fp8_rows, packed, other); });
+  report("fp8 1x128 columns, turned", 3.0, [&] { quantize(device, x, fp8_cols, packed, other); });
+  report("fp8 1x128 columns, in place", 3.0, [&] { quantize(device, x, fp8_cols, packed_in_place, other); });
+  report("fp8 1x128 two: rows + columns turned", 4.0,
+         [&] { quantize_two(device, x, fp8_rows, packed, out, fp8_cols, packed, other); });
+  report("fp8 128x128", 3.0, [&] { quantize(device, x, fp8_squares, packed, other); });
+  report("fp8 128x128, f32", 5.0, [&] { quantize(device, weights, fp8_squares, packed, other); });
+  report("fp8 tensor (generic kernels)", 3.0, [&] {
+    quantize(device, x, {Format::fp8, BlockShape::whole()}, packed, other);
+  });
+  report("mxfp4 1x32 rows, packed", 2.53, [&] {
+    quantize(device, x, {Format::mxfp4, {1, 32}}, packed, other);
+  });
 
   const QuantizeOptions row_options{.random = kRandom, .form = Form::operand, .telemetry = Telemetry::none};
   const QuantizeOptions col_options{.random = kRandom, .order = kColMajor, .telemetry = Telemetry::none};

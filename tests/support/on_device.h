@@ -24,6 +24,7 @@ class OnDevice final : public Backend {
   void synchronize() override { device_.synchronize(); }
   std::int64_t peak_memory() const override { return device_.peak_memory(); }
 
+  CodeOrder preferred_order(const QuantSpec& spec) const override { return device_.preferred_order(spec); }
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override;
   std::array<QuantStats, 2> quantize(const MatrixView& x, const QuantizeTask& first,

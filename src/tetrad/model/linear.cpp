@@ -48,8 +48,7 @@ MutableMatrixView Linear::input(const Pass& pass, std::int64_t tokens) {
 QuantizeOptions Linear::options(const Pass& pass, const Wanted& wanted) const {
   QuantizeOptions options;
   options.random = pass.random(id_ * kOperands + static_cast<std::uint32_t>(wanted.operand));
-  // Our product reads codes in either order, so nothing is turned that lies the other way round.
-  options.order = (*wanted.spec)->axis == 0 ? CodeOrder::col_major : CodeOrder::row_major;
+  options.order = backend_.preferred_order(**wanted.spec);
   options.form = wanted.form;
   options.telemetry = pass.telemetry ? Telemetry::sampled : Telemetry::none;
   return options;

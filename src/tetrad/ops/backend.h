@@ -71,6 +71,11 @@ class Backend {
     return Tensor(allocate(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8)), dtype, rows, cols);
   }
 
+  /// The order of codes in which the products of this backend read an operand at the least cost.
+  virtual CodeOrder preferred_order(const QuantSpec& spec) const {
+    return spec.axis == 0 ? CodeOrder::col_major : CodeOrder::row_major;
+  }
+
   /// Quantizes x (f32 or BF16) into `out`, whose buffers are reused when they fit. Without telemetry a device
   /// reports nothing: it would have to be waited for.
   virtual QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,

@@ -79,6 +79,11 @@ class CudaBackend final : public Backend {
   std::int64_t peak_memory() const override { return cuda::Device::peak_memory(); }
   std::optional<double> energy() const override { return meter_.joules(); }
 
+  /// The matrix units take FP8 with the reduction dimension last; the four-bit formats reach them as BF16,
+  /// which they take either way.
+  CodeOrder preferred_order(const QuantSpec& spec) const override {
+    return spec.format == Format::fp8 ? CodeOrder::row_major : Backend::preferred_order(spec);
+  }
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override {
     return cuda::quantize(device_, x, spec, options, out);

@@ -1,6 +1,7 @@
 #include "tetrad/backend/cuda/fp8_operand.h"
 
 #include "tetrad/backend/cuda/launch.cuh"
+#include "tetrad/backend/cuda/turned_tile.cuh"
 #include "tetrad/numerics/fp8.h"
 
 namespace tetrad::cuda {
@@ -8,32 +9,18 @@ namespace {
 
 constexpr std::int64_t kUnit = 16;      //!< cuBLASLt wants extents that are multiples of this
 constexpr std::int64_t kScaleLine = 4;  //!< and lines of 128x128 scales padded to a multiple of this
-constexpr int kTile = 64;
 constexpr int kThreads = 256;
 
-/// in [rows, cols] -> out [cols, rows], bytes; extents are multiples of 16. A thread turns 4x4 squares in
-/// registers' stead through shared memory, so that both sides are accessed in words.
-__global__ void transpose_bytes_kernel(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
-                                       std::uint8_t* out) {
-  __shared__ std::uint8_t tile[kTile][kTile + 4];
-  const std::int64_t first_row = std::int64_t{blockIdx.y} * kTile;
-  const std::int64_t first_col = std::int64_t{blockIdx.x} * kTile;
-  for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / 4; i += kThreads) {
-    const int r = i / (kTile / 4);
-    const int c = i % (kTile / 4) * 4;
-    if (first_row + r >= rows || first_col + c >= cols) continue;
-    const auto word = *reinterpret_cast<const std::uint32_t*>(in + (first_row + r) * cols + first_col + c);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) tile[c + k][r] = static_cast<std::uint8_t>(word >> (8 * k));
-  }
+/// in [rows, cols] -> out [cols, rows], bytes; extents are multiples of 16.
+__global__ void __launch_bounds__(kTileThreads)
+    transpose_bytes_kernel(const std::uint8_t* in, std::int64_t rows, std::int64_t cols, std::uint8_t* out) {
+  __shared__ TurnedTile tile;
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t row = std::int64_t{blockIdx.y} * kTile;
+  const std::int64_t col = std::int64_t{blockIdx.x} * kTile;
+  turn_square_of_bytes(in, rows, cols, row, col, thread, tile);
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / 4; i += kThreads) {
-    const int c = i / (kTile / 4);
-    const int r = i % (kTile / 4) * 4;
-    if (first_row + r >= rows || first_col + c >= cols) continue;
-    *reinterpret_cast<std::uint32_t*>(out + (first_col + c) * rows + first_row + r) =
-        *reinterpret_cast<const std::uint32_t*>(&tile[c][r]);
-  }
+  tile.store(thread, row, col, rows, cols, out);
 }
 
 /// out[j * stride + i] = in[i * row_step + j * col_step] for i < rows, j < cols.
@@ -97,7 +84,7 @@ Fp8Operand fp8_operand(Device& device, const GemmOperand& operand, Device::Slot 
         memory + (static_cast<std::size_t>(scales) * sizeof(float) + 255) / 256 * 256);
     const dim3 grid(static_cast<unsigned>(ceil_div(rows, std::int64_t{kTile})),
                     static_cast<unsigned>(ceil_div(depth, std::int64_t{kTile})), 1);
-    transpose_bytes_kernel<<<grid, kThreads, 0, device.stream()>>>(codes, depth, rows, turned);
+    transpose_bytes_kernel<<<grid, kTileThreads, 0, device.stream()>>>(codes, depth, rows, turned);
     check_launch();
     codes = turned;
   }

@@ -18,12 +18,14 @@ namespace tetrad::cuda {
 namespace {
 
 /// Which kernels serve a problem.
-enum class Path : std::uint8_t { rows, columns, squares, generic };
+enum class Path : std::uint8_t { rows, columns, squares, tiles, mx, generic };
 
 Path path_of(const QuantProblem& problem) {
   if (suits_rows(problem)) return Path::rows;
   if (suits_columns(problem)) return Path::columns;
   if (suits_squares(problem)) return Path::squares;
+  if (is_for_tiles(problem)) return Path::tiles;
+  if (suits_mx(problem)) return Path::mx;
   return Path::generic;
 }
 
@@ -89,6 +91,8 @@ Workspace make_workspace(Device& device, const QuantProblem& problem, bool block
 void first_pass(Device& device, const QuantProblem& problem, Path path, bool need_blocks) {
   if (need_blocks || path == Path::generic)
     find_amax(device, problem);
+  else if (path == Path::tiles || path == Path::mx)
+    return;  // blocks are all there is, and the second pass sees them whole
   else if (problem.hadamard == 0)
     find_plain_amax(device, problem);
   else if (path == Path::rows)
@@ -105,6 +109,10 @@ void second_pass(Device& device, const QuantProblem& problem, Path path) {
       return encode_columns(device, problem);
     case Path::squares:
       return encode_squares(device, problem);
+    case Path::tiles:
+      return encode_tiles(device, problem);
+    case Path::mx:
+      return encode_mx(device, problem);
     case Path::generic:
       return encode(device, problem);
   }
@@ -174,7 +182,8 @@ void quantize_two(Device& device, const MatrixView& x, const QuantSpec& row_spec
   QuantProblem column = make(col_spec, col_options, col_out);
   const bool statistics =
       row_options.telemetry != Telemetry::none || col_options.telemetry != Telemetry::none;
-  if (statistics || !suits_both(row, column)) {
+  const bool tiles = are_for_tiles(row, column);
+  if (statistics || !(tiles || suits_both(row, column))) {
     quantize(device, x, row_spec, row_options, row_out);
     quantize(device, x, col_spec, col_options, col_out);
     return;
@@ -182,6 +191,11 @@ void quantize_two(Device& device, const MatrixView& x, const QuantSpec& row_spec
   const Workspace memory = make_workspace(device, row, false, false);
   row.state = memory.states;
   column.state = memory.states + 1;
+  if (tiles) {
+    column.state = row.state;
+    encode_tiles(device, row, column);
+    return;
+  }
   find_amax_of_both(device, row, column);
   encode_both(device, row, column);
 }

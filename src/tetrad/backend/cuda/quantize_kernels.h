@@ -37,4 +37,20 @@ bool suits_both(const QuantProblem& row, const QuantProblem& column);
 void find_amax_of_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 void encode_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 
+/// What is left to do once codes have been written by kernels that found the tensor's amax on their way.
+void settle(Device& device, const QuantProblem& problem);
+void settle(Device& device, const QuantProblem& first, const QuantProblem& second);
+
+/// FP8 in one pass over the values, with nothing left to do (quantize_tile.cuh): 1x128 of BF16, also rows and
+/// columns of one matrix together, and 128x128 as the input lies.
+bool is_for_tiles(const QuantProblem& problem);
+void encode_tiles(Device& device, const QuantProblem& problem);
+bool are_for_tiles(const QuantProblem& row, const QuantProblem& column);
+void encode_tiles(Device& device, const QuantProblem& row, const QuantProblem& column);
+
+/// MXFP4 1x32 of BF16 in one pass, with nothing left to do: rows without a transform, columns of a matrix
+/// that lies transposed, into column-major results, with RHT 16 or 32 or none.
+bool suits_mx(const QuantProblem& problem);
+void encode_mx(Device& device, const QuantProblem& problem);
+
 }  // namespace tetrad::cuda

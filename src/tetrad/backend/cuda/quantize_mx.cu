@@ -1,0 +1,110 @@
+// MXFP4 1x32 of BF16: its rows without a transform, its columns with one of 16 or 32 or without, in one pass
+// over the values.
+
+#include "tetrad/backend/cuda/quantize_mx.cuh"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tetrad/backend/cuda/launch.cuh"
+#include "tetrad/backend/cuda/quantize_dispatch.cuh"
+#include "tetrad/backend/cuda/quantize_kernels.h"
+#include "tetrad/backend/cuda/quantize_threads.cuh"
+
+namespace tetrad::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kStripThreads = 128;
+
+/// The threads that share a block lie side by side, and a row's parts are a multiple of them.
+template <bool kStochastic, bool kOperand>
+__global__ void __launch_bounds__(kThreads) encode_rows_kernel(QuantProblem p) {
+  const auto per_row = static_cast<std::uint32_t>(p.cols / kMxPart);
+  const std::uint32_t count = static_cast<std::uint32_t>(p.rows) * per_row;
+  std::uint32_t largest = 0;
+  // Whole warps go round together, for they exchange maxima.
+  for (std::uint32_t first = blockIdx.x * kThreads; first < count; first += gridDim.x * kThreads) {
+    const std::uint32_t index = first + threadIdx.x;
+    const bool inside = index < count;
+    const std::uint32_t row = index / per_row;
+    const std::uint32_t part = index - row * per_row;
+    FourWords words = {};
+    if (inside)
+      words = *reinterpret_cast<const FourWords*>(static_cast<const Bf16*>(p.x) + row * p.row_stride +
+                                                  std::int64_t{part} * kMxPart);
+    std::uint32_t pairs[4] = {words.word[0], words.word[1], words.word[2], words.word[3]};
+    std::uint32_t amax = mx_amax_of_part(pairs);
+#pragma unroll
+    for (int distance = 1; distance < kMxThreads; distance *= 2)
+      amax = max(amax, __shfl_xor_sync(kAllLanes, amax, distance));
+    largest = max(largest, amax << 16);
+    if (inside) mx_store_part<kStochastic, kOperand>(p, row, part, amax, pairs);
+  }
+  raise_from_block(p.state, largest);
+}
+
+template <int kHadamard, bool kStochastic, bool kOperand>
+__global__ void __launch_bounds__(kStripThreads, 4) encode_strips_kernel(QuantProblem p) {
+  const ColumnStrips strips(p);
+  std::uint32_t largest = 0;
+#pragma unroll 1
+  for (std::uint32_t i = blockIdx.x * kStripThreads + threadIdx.x; i < strips.count();
+       i += gridDim.x * kStripThreads) {
+    const StripPlace at = strips.place(i);
+    Strip strip = strips.load(at);
+    largest = max(largest, encode_strip<kHadamard, kStochastic, kOperand>(p, at, strip));
+  }
+  raise_from_block(p.state, largest);
+}
+
+/// Calls body(hadamard) with a constant.
+template <typename Body>
+void with_hadamard(int size, const Body& body) {
+  if (size == 0)
+    body(std::integral_constant<int, 0>{});
+  else if (size == 16)
+    body(std::integral_constant<int, 16>{});
+  else
+    body(std::integral_constant<int, 32>{});
+}
+
+std::int64_t blocks_of_threads(const Device& device, std::int64_t items, int threads) {
+  constexpr std::int64_t kBlocksPerMultiprocessor = 32;
+  return std::clamp<std::int64_t>(ceil_div(items, std::int64_t{threads}), 1,
+                                  kBlocksPerMultiprocessor * device.multiprocessors());
+}
+
+}  // namespace
+
+bool suits_mx(const QuantProblem& p) {
+  if (p.format != Format::mxfp4 || p.dtype != DType::bf16 || p.cols % mxfp4::kBlock != 0) return false;
+  constexpr std::int64_t kElement = sizeof(Bf16);
+  if (p.is_row_major())
+    return p.hadamard == 0 && p.order == CodeOrder::row_major &&
+           is_aligned(p.x, p.row_stride, kElement, kMxPart * kElement) &&
+           has_few_items(p.rows * (p.cols / kMxPart));
+  return (p.hadamard == 0 || p.hadamard == 16 || p.hadamard == 32) && p.order == CodeOrder::col_major &&
+         p.rows % 2 == 0 && is_aligned(p.x, p.col_stride, kElement, 2 * kElement) &&
+         has_few_items(p.rows / 2 * (p.cols / mxfp4::kBlock));
+}
+
+void encode_mx(Device& device, const QuantProblem& problem) {
+  with_bool(problem.is_stochastic(), [&](auto stochastic) {
+    with_bool(problem.form == Form::operand, [&](auto operand) {
+      if (problem.is_row_major()) {
+        launch(device, blocks_of_threads(device, problem.rows * (problem.cols / kMxPart), kThreads), kThreads,
+               0, encode_rows_kernel<stochastic, operand>, problem);
+        return;
+      }
+      const std::int64_t strips = problem.rows / 2 * (problem.cols / mxfp4::kBlock);
+      with_hadamard(problem.hadamard, [&](auto size) {
+        launch(device, blocks_of_threads(device, strips, kStripThreads), kStripThreads, 0,
+               encode_strips_kernel<size, stochastic, operand>, problem);
+      });
+    });
+  });
+  settle(device, problem);
+}
+
+}  // namespace tetrad::cuda

@@ -1,0 +1,238 @@
+#pragma once
+// MXFP4 1x32 of BF16 in registers: eight neighbours of a row in a thread, four threads to a block; or whole
+// blocks down two neighbouring columns of memory. No tensor scale, so one pass over the values is enough.
+
+#include "tetrad/backend/cuda/quantize_block.cuh"
+#include "tetrad/backend/cuda/quantize_rows.cuh"
+#include "tetrad/numerics/mxfp4.h"
+
+namespace tetrad::cuda {
+
+/// The scale of a block, and whether the fast casts hold for it, as in quantize_block.cuh. No scaled value
+/// reaches 8, and those from 7 on are mx_magnitudes()'s business.
+TETRAD_HD inline BlockEncoding mx_encoding_of(float amax) {
+  const mxfp4::BlockScale scale = mxfp4::block_scale(amax);
+  return {scale.byte, scale.encode, scale.encode >= 0x1p-16f};
+}
+
+/// Codes from magnitude_nibbles() of values below 8: what is beyond 6 stays 6.
+template <bool kStochastic>
+TETRAD_HD inline std::uint32_t mx_magnitudes(const std::uint32_t (&even)[4], const std::uint32_t (&odd)[4]) {
+  const std::uint32_t nibbles = magnitude_nibbles<kStochastic>(even, odd);
+  return kStochastic ? nibbles : nibbles - ((nibbles >> 3) & 0x11111111u);
+}
+
+// --- Rows -------------------------------------------------------------------------------------------------
+
+inline constexpr int kMxPart = 8;                           //!< elements of a thread
+inline constexpr int kMxThreads = mxfp4::kBlock / kMxPart;  //!< that share a block
+inline constexpr int kMxPartsPerGroup = kGroup / kMxPart;   //!< of those that share random bits
+
+/// Bits of BF16.
+TETRAD_HD inline std::uint32_t mx_amax_of_part(const std::uint32_t (&pairs)[kMxPart / 2]) {
+  std::uint32_t largest = 0;
+  TETRAD_UNROLL_ON_DEVICE
+  for (const std::uint32_t pair : pairs) largest = max_halves(largest, pair & kMagnitudesOfPair);
+  return max_halves(largest, largest >> 16) & 0xFFFFu;
+}
+
+/// The magnitudes of a part whose -0 have been made +0; `random` are its two words. Where the block is not
+/// tame, the sign bits of `pairs` become those of the codes.
+template <bool kStochastic, bool kTame>
+TETRAD_HD inline std::uint32_t mx_encode_part(const std::uint32_t (&random)[2], std::uint32_t bias,
+                                              float encode, std::uint32_t (&pairs)[kMxPart / 2]) {
+  std::uint32_t even[4];
+  std::uint32_t odd[4];
+  TETRAD_UNROLL_ON_DEVICE
+  for (int i = 0; i < 4; ++i) {
+    const int byte = 2 * i % 4;
+    std::uint32_t negative[2] = {};
+    even[i] =
+        steps_of<kStochastic, kTame>(low_bf16(pairs[i]) * encode, random[i / 2], byte, bias, negative[0]);
+    odd[i] = steps_of<kStochastic, kTame>(high_bf16(pairs[i]) * encode, random[i / 2], byte + 1, bias,
+                                          negative[1]);
+    if constexpr (!kTame) pairs[i] = negative[0] << 15 | negative[1] << 31;
+  }
+  return mx_magnitudes<kStochastic>(even, odd);
+}
+
+/// Encodes part `part` of a row and stores the result; `amax` is its block's, bits of BF16.
+template <bool kStochastic, bool kOperand>
+TETRAD_HD inline void mx_store_part(const QuantProblem& p, std::int64_t row, std::int64_t part,
+                                    std::uint32_t amax, std::uint32_t (&pairs)[kMxPart / 2]) {
+  const BlockEncoding block = mx_encoding_of(std::bit_cast<float>(amax << 16));
+  std::uint32_t random[2] = {};
+  if constexpr (kStochastic) {
+    const PhiloxWords words = p.random_words(row, part / kMxPartsPerGroup * kGroup);
+    const bool second = part % kMxPartsPerGroup != 0;
+    random[0] = second ? words[2] : words[0];
+    random[1] = second ? words[3] : words[1];
+  }
+  TETRAD_UNROLL_ON_DEVICE
+  for (std::uint32_t& pair : pairs) pair = without_negative_zero(pair);
+  const std::uint32_t magnitudes =
+      block.tame ? mx_encode_part<kStochastic, true>(random, bias_of(p), block.encode, pairs)
+                 : mx_encode_part<kStochastic, false>(random, bias_of(p), block.encode, pairs);
+  const std::int64_t index = row * (p.cols / kMxPart) + part;
+  if constexpr (kOperand) {
+    row_operand(magnitudes, twice(E8m0::decode(block.byte)), pairs);
+    static_cast<FourWords*>(p.codes)[index] = {{pairs[0], pairs[1], pairs[2], pairs[3]}};
+  } else {
+    static_cast<std::uint32_t*>(p.codes)[index] = row_codes(magnitudes, pairs);
+    if (index % kMxThreads == 0)
+      static_cast<std::uint8_t*>(p.scales)[index / kMxThreads] = static_cast<std::uint8_t>(block.byte);
+  }
+}
+
+// --- Columns ----------------------------------------------------------------------------------------------
+
+/// 32 rows of two columns: word r has those of row r.
+struct Strip {
+  std::uint32_t pair[mxfp4::kBlock];
+};
+
+struct StripPlace {
+  std::int64_t block, column;  //!< 32 rows of memory; first column
+};
+
+/// The strips of a matrix that lies transposed, counted along its rows of memory.
+class ColumnStrips {
+ public:
+  TETRAD_HD explicit ColumnStrips(const QuantProblem& p)
+      : x_(static_cast<const Bf16*>(p.x)),
+        stride_(p.col_stride),
+        per_row_(static_cast<std::uint32_t>(p.rows / 2)),
+        count_(static_cast<std::uint32_t>(p.cols / mxfp4::kBlock) * per_row_) {}
+
+  TETRAD_HD std::uint32_t count() const { return count_; }
+  TETRAD_HD StripPlace place(std::uint32_t index) const {
+    const std::uint32_t block = index / per_row_;
+    return {block, std::int64_t{index - block * per_row_} * 2};
+  }
+  TETRAD_HD Strip load(const StripPlace& at) const {
+    struct alignas(4) Pair {
+      Bf16 element[2];
+    };
+    const Bf16* first = x_ + at.block * mxfp4::kBlock * stride_ + at.column;
+    Strip strip;
+    TETRAD_UNROLL_ON_DEVICE
+    for (int r = 0; r < mxfp4::kBlock; ++r)
+      strip.pair[r] = std::bit_cast<std::uint32_t>(*reinterpret_cast<const Pair*>(first + r * stride_));
+    return strip;
+  }
+
+ private:
+  const Bf16* x_;
+  std::int64_t stride_;
+  std::uint32_t per_row_, count_;
+};
+
+/// `kHadamard` is 0, 16 or 32.
+template <int kHadamard>
+TETRAD_HD inline void transform_strip(Strip& strip, std::uint32_t signs) {
+  if constexpr (kHadamard > 0) {
+    TETRAD_UNROLL_ON_DEVICE
+    for (int first = 0; first < mxfp4::kBlock; first += kHadamard) {
+      float left[kHadamard];
+      float right[kHadamard];
+      TETRAD_UNROLL_ON_DEVICE
+      for (int r = 0; r < kHadamard; ++r) left[r] = low_bf16(strip.pair[first + r]);
+      TETRAD_UNROLL_ON_DEVICE
+      for (int r = 0; r < kHadamard; ++r) right[r] = high_bf16(strip.pair[first + r]);
+      hadamard<kHadamard>(left, signs);
+      hadamard<kHadamard>(right, signs);
+      TETRAD_UNROLL_ON_DEVICE
+      for (int r = 0; r < kHadamard; ++r) strip.pair[first + r] = pack_bf16(left[r], right[r]);
+    }
+  }
+}
+
+/// What the two columns have in common in the steps below.
+struct StripEncoding {
+  float encode[2];
+  std::uint32_t bias;
+};
+
+/// The magnitudes of rows first to first + 3: bytes of (even row, odd row) for both columns of the first two
+/// rows, then of the others. random[c] is their word of column c's bits.
+template <bool kStochastic, bool kTame>
+TETRAD_HD inline std::uint32_t encode_four_rows(Strip& strip, int first, const StripEncoding& block,
+                                                const std::uint32_t (&random)[2]) {
+  std::uint32_t steps[2][4];  // of even and of odd rows
+  TETRAD_UNROLL_ON_DEVICE
+  for (int r = 0; r < 4; ++r) {
+    std::uint32_t& pair = strip.pair[first + r];
+    const float y[2] = {low_bf16(pair) * block.encode[0], high_bf16(pair) * block.encode[1]};
+    std::uint32_t negative[2] = {};
+    TETRAD_UNROLL_ON_DEVICE
+    for (int c = 0; c < 2; ++c)
+      steps[r % 2][r / 2 * 2 + c] = steps_of<kStochastic, kTame>(y[c], random[c], r, block.bias, negative[c]);
+    if constexpr (!kTame) pair = negative[0] << 15 | negative[1] << 31;
+  }
+  return mx_magnitudes<kStochastic>(steps[0], steps[1]);
+}
+
+template <bool kStochastic, bool kOperand, bool kTame>
+TETRAD_HD inline void store_strip(const QuantProblem& p, const StripPlace& at, const StripEncoding& block,
+                                  std::uint32_t scales, Strip& strip) {
+  const std::int64_t row = at.block * mxfp4::kBlock;  // of memory
+  TETRAD_UNROLL_ON_DEVICE
+  for (int group = 0; group < mxfp4::kBlock; group += kGroup) {
+    PhiloxWords random[2] = {};
+    if constexpr (kStochastic) {
+      random[0] = p.random_words(at.column, row + group);
+      random[1] = p.random_words(at.column + 1, row + group);
+    }
+    TETRAD_UNROLL_ON_DEVICE
+    for (int i = 0; i < kGroup / 4; ++i) {
+      const auto word = static_cast<std::size_t>(i);
+      const int first = group + 4 * i;
+      const std::uint32_t words[2] = {random[0][word], random[1][word]};
+      const std::uint32_t magnitudes = encode_four_rows<kStochastic, kTame>(strip, first, block, words);
+      const std::uint32_t* pairs = strip.pair + first;
+      if constexpr (kOperand) {
+        auto* out = static_cast<std::uint8_t*>(p.codes) + 2 * ((row + first) * p.rows + at.column);
+        const DecodedBytes upper = decode_four(magnitudes & 0xFFFFu);
+        const DecodedBytes lower = decode_four(magnitudes >> 16);
+        const std::uint32_t values[4] = {pair_02(upper), pair_13(upper), pair_02(lower), pair_13(lower)};
+        TETRAD_UNROLL_ON_DEVICE
+        for (int r = 0; r < 4; ++r)
+          *reinterpret_cast<std::uint32_t*>(out + 2 * r * p.rows) =
+              mul_pairs(values[r], scales) | (pairs[r] & kSignsOfPair);
+      } else {
+        auto* out = static_cast<std::uint8_t*>(p.codes) + (row + first) / 2 * p.rows + at.column;
+        const std::uint32_t codes = magnitudes | sign_nibbles(byte_perm(pairs[0], pairs[2], 0x7531u),
+                                                              byte_perm(pairs[1], pairs[3], 0x7531u));
+        *reinterpret_cast<std::uint16_t*>(out) = static_cast<std::uint16_t>(codes);
+        *reinterpret_cast<std::uint16_t*>(out + p.rows) = static_cast<std::uint16_t>(codes >> 16);
+      }
+    }
+  }
+}
+
+/// Encodes a strip and stores the result; returns the bits of its amax.
+template <int kHadamard, bool kStochastic, bool kOperand>
+TETRAD_HD inline std::uint32_t encode_strip(const QuantProblem& p, const StripPlace& at, Strip& strip) {
+  transform_strip<kHadamard>(strip, p.signs);
+  std::uint32_t largest = 0;
+  TETRAD_UNROLL_ON_DEVICE
+  for (std::uint32_t& pair : strip.pair) {
+    largest = max_halves(largest, pair & kMagnitudesOfPair);
+    pair = without_negative_zero(pair);
+  }
+  const BlockEncoding left = mx_encoding_of(low_bf16(largest));
+  const BlockEncoding right = mx_encoding_of(high_bf16(largest));
+  if constexpr (!kOperand)
+    *reinterpret_cast<std::uint16_t*>(static_cast<std::uint8_t*>(p.scales) + at.block * p.rows + at.column) =
+        static_cast<std::uint16_t>(left.byte | right.byte << 8);
+  const std::uint32_t scales =
+      byte_perm(twice(E8m0::decode(left.byte)), twice(E8m0::decode(right.byte)), 0x5410u);
+  const StripEncoding block{{left.encode, right.encode}, bias_of(p)};
+  if (left.tame && right.tame)
+    store_strip<kStochastic, kOperand, true>(p, at, block, scales, strip);
+  else
+    store_strip<kStochastic, kOperand, false>(p, at, block, scales, strip);
+  return max_halves(largest, largest >> 16) << 16;
+}
+
+}  // namespace tetrad::cuda
