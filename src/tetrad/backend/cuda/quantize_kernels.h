@@ -37,7 +37,8 @@ bool suits_both(const QuantProblem& row, const QuantProblem& column);
 void find_amax_of_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 void encode_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 
-/// What is left to do once codes have been written by kernels that found the tensor's amax on their way.
+/// What is left to do once codes have been written by kernels that found the tensor's amax on their way. A
+/// state that is the device's flag is brought back to zero; two problems share one.
 void settle(Device& device, const QuantProblem& problem);
 void settle(Device& device, const QuantProblem& first, const QuantProblem& second);
 

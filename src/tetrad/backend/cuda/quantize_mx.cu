@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) encode_rows_kernel(QuantProblem p) {
 }
 
 template <int kHadamard, bool kStochastic, bool kOperand>
-__global__ void __launch_bounds__(kStripThreads, 4) encode_strips_kernel(QuantProblem p) {
+__global__ void __launch_bounds__(kStripThreads) encode_strips_kernel(QuantProblem p) {
   const ColumnStrips strips(p);
   std::uint32_t largest = 0;
 #pragma unroll 1
