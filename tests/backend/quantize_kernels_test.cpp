@@ -246,26 +246,28 @@ std::array<Result, 2> quantize_both_in_tiles(const MatrixView& x, const QuantSpe
 }
 
 /// The kernels of quantize_mx.cu, but for the exchange between lanes.
-template <bool kStochastic, bool kOperand>
+template <typename T, bool kStochastic, bool kOperand>
 void encode_mx_rows(const QuantProblem& p) {
   const std::int64_t per_row = p.cols / kMxPart;
   for (std::int64_t row = 0; row < p.rows; ++row)
     for (std::int64_t first = 0; first < per_row; first += kMxThreads) {
-      std::uint32_t pairs[kMxThreads][kMxPart / 2];
-      std::memcpy(pairs, static_cast<const Bf16*>(p.x) + row * p.row_stride + first * kMxPart, sizeof(pairs));
+      std::vector<MxPart<T>> parts;
       std::uint32_t amax = 0;
-      for (const auto& part : pairs) amax = std::max(amax, mx_amax_of_part(part));
-      raise(&p.state->amax_bits, amax << 16);
+      for (int i = 0; i < kMxThreads; ++i) {
+        parts.emplace_back(static_cast<const T*>(p.x) + row * p.row_stride + (first + i) * kMxPart);
+        amax = std::max(amax, parts.back().take_amax());
+      }
+      raise(&p.state->amax_bits, amax);
       for (int i = 0; i < kMxThreads; ++i)
-        mx_store_part<kStochastic, kOperand>(p, row, first + i, amax, pairs[i]);
+        mx_store_part<kStochastic, kOperand>(p, row, first + i, amax, parts[static_cast<std::size_t>(i)]);
     }
 }
-template <int kHadamard, bool kStochastic, bool kOperand>
+template <typename T, int kHadamard, bool kStochastic, bool kOperand>
 void encode_mx_columns(const QuantProblem& p) {
-  const ColumnStrips strips(p);
+  const ColumnStrips<T> strips(p);
   for (std::uint32_t i = 0; i < strips.count(); ++i) {
     const StripPlace at = strips.place(i);
-    Strip strip = strips.load(at);
+    Strip<T> strip = strips.load(at);
     raise(&p.state->amax_bits, encode_strip<kHadamard, kStochastic, kOperand>(p, at, strip));
   }
 }
@@ -278,10 +280,13 @@ Result quantize_in_mx_blocks(const MatrixView& x, const QuantSpec& spec, const Q
   between.attach(p);
   with_bool(p.is_stochastic(), [&](auto stochastic) {
     with_bool(p.form == Form::operand, [&](auto operand) {
-      if (p.is_row_major()) return encode_mx_rows<stochastic, operand>(p);
-      if (p.hadamard == 0) encode_mx_columns<0, stochastic, operand>(p);
-      if (p.hadamard == 16) encode_mx_columns<16, stochastic, operand>(p);
-      if (p.hadamard == 32) encode_mx_columns<32, stochastic, operand>(p);
+      if (p.dtype == DType::f32)
+        return p.is_row_major() ? encode_mx_rows<float, stochastic, operand>(p)
+                                : encode_mx_columns<float, 0, stochastic, operand>(p);
+      if (p.is_row_major()) return encode_mx_rows<Bf16, stochastic, operand>(p);
+      if (p.hadamard == 0) encode_mx_columns<Bf16, 0, stochastic, operand>(p);
+      if (p.hadamard == 16) encode_mx_columns<Bf16, 16, stochastic, operand>(p);
+      if (p.hadamard == 32) encode_mx_columns<Bf16, 32, stochastic, operand>(p);
     });
   });
   settle_share(p, 0, 1);
@@ -488,35 +493,42 @@ TEST(Fp8Tiles, TakeAnyNumberOfRows) {
   }
 }
 
+/// Quantizes in both forms and compares.
+void expect_mx_blocks_equal(const MatrixView& x, const QuantSpec& spec, CodeOrder order) {
+  const QuantizeOptions options = options_of(order, Form::packed);
+  QuantizedTensor expected;
+  cpu::quantize(x, spec, options, expected);
+  expect_equal_with_amax(quantize_in_mx_blocks(x, spec, options), expected);
+  const Result operand = quantize_in_mx_blocks(x, spec, options_of(order, Form::operand));
+  if (!std::isnan(expected.amax)) {
+    expect_operand(operand.tensor, expected);
+    return;
+  }
+  for (const Bf16 value : operand.tensor.codes.span<Bf16>()) ASSERT_TRUE(std::isnan(value.to_f32()));
+}
+
 TEST(MxBlocks, GiveTheCpusBytes) {
   set_thread_count(1);
-  constexpr Rounding kRoundings[] = {Rounding::nearest, Rounding::stochastic, Rounding::stochastic_hardware};
   for (TileCase test : tile_cases()) {
     test.cols = (test.cols + 31) / 32 * 32;  // whole blocks; the rest is for the kernels for everything
-    std::vector<float> values = oracle::rounded_to_bf16(oracle::make_input(test.kind, test.rows, test.cols));
+    std::vector<float> values = oracle::make_input(test.kind, test.rows, test.cols);
     if (test.bad != 0) values[values.size() - 5] = test.bad;
-    for (const bool transposed : {false, true}) {
-      const Input x(values, test.rows, test.cols, DType::bf16, transposed);
-      const CodeOrder order = transposed ? CodeOrder::col_major : CodeOrder::row_major;
-      for (const Rounding rounding : kRoundings)
-        for (const int hadamard : {0, 16, 32}) {
-          if (hadamard > 0 && !transposed) continue;
-          SCOPED_TRACE(test.kind + " " + std::to_string(test.rows) + "x" + std::to_string(test.cols) +
-                       " transposed " + std::to_string(transposed) + " hadamard " + std::to_string(hadamard));
-          const QuantSpec spec{
-              .format = Format::mxfp4, .block = {1, 32}, .rounding = rounding, .hadamard = hadamard};
-          const QuantizeOptions options = options_of(order, Form::packed);
-          QuantizedTensor expected;
-          cpu::quantize(x.view, spec, options, expected);
-          expect_equal_with_amax(quantize_in_mx_blocks(x.view, spec, options), expected);
-          const Result operand = quantize_in_mx_blocks(x.view, spec, options_of(order, Form::operand));
-          if (!std::isnan(expected.amax))
-            expect_operand(operand.tensor, expected);
-          else
-            for (const Bf16 value : operand.tensor.codes.span<Bf16>())
-              ASSERT_TRUE(std::isnan(value.to_f32()));
-        }
-    }
+    for (const DType dtype : {DType::bf16, DType::f32})
+      for (const bool transposed : {false, true}) {
+        const Input x(values, test.rows, test.cols, dtype, transposed);
+        for (const Rounding rounding :
+             {Rounding::nearest, Rounding::stochastic, Rounding::stochastic_hardware})
+          for (const int hadamard : {0, 16, 32}) {
+            if (hadamard > 0 && (!transposed || dtype == DType::f32)) continue;
+            SCOPED_TRACE(test.kind + " " + std::to_string(test.rows) + "x" + std::to_string(test.cols) + " " +
+                         std::string(name_of(dtype)) + " transposed " + std::to_string(transposed) +
+                         " hadamard " + std::to_string(hadamard));
+            expect_mx_blocks_equal(
+                x.view,
+                {.format = Format::mxfp4, .block = {1, 32}, .rounding = rounding, .hadamard = hadamard},
+                transposed ? CodeOrder::col_major : CodeOrder::row_major);
+          }
+      }
   }
   set_thread_count(0);
 }
