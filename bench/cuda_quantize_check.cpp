@@ -369,9 +369,27 @@ void time_all(Checker& checker) {
   report("fp8 tensor (generic kernels)", 3.0, [&] {
     quantize(device, x, {Format::fp8, BlockShape::whole()}, packed, other);
   });
-  report("mxfp4 1x32 rows, packed", 2.53, [&] {
-    quantize(device, x, {Format::mxfp4, {1, 32}}, packed, other);
-  });
+  const QuantizeOptions operand{.random = kRandom, .form = Form::operand, .telemetry = Telemetry::none};
+  const QuantizeOptions operand_in_place{
+      .random = kRandom, .order = kColMajor, .form = Form::operand, .telemetry = Telemetry::none};
+  const QuantSpec mx{.format = Format::mxfp4, .block = {1, 32}};
+  const QuantSpec mx_sr{.format = Format::mxfp4, .block = {1, 32}, .rounding = Rounding::stochastic};
+  QuantSpec mx_cols = mx;
+  mx_cols.axis = 0;
+  QuantSpec mx_rht = mx_cols;
+  mx_rht.hadamard = 32;
+  QuantSpec mx_rht_sr = mx_rht;
+  mx_rht_sr.rounding = Rounding::stochastic;
+  report("mxfp4 rows, nearest packed", 2.53, [&] { quantize(device, x, mx, packed, other); });
+  report("mxfp4 rows, nearest operand", 4.0, [&] { quantize(device, x, mx, operand, other); });
+  report("mxfp4 rows, stochastic operand", 4.0, [&] { quantize(device, x, mx_sr, operand, other); });
+  report("mxfp4 rows, nearest operand, f32", 6.0, [&] { quantize(device, weights, mx, operand, other); });
+  report("mxfp4 columns, nearest operand, f32", 6.0,
+         [&] { quantize(device, weights, mx_cols, operand_in_place, other); });
+  report("mxfp4 columns, RHT 32 nearest packed", 2.53,
+         [&] { quantize(device, x, mx_rht, packed_in_place, other); });
+  report("mxfp4 columns, RHT 32 stochastic operand", 4.0,
+         [&] { quantize(device, x, mx_rht_sr, operand_in_place, other); });
 
   const QuantizeOptions row_options{.random = kRandom, .form = Form::operand, .telemetry = Telemetry::none};
   const QuantizeOptions col_options{.random = kRandom, .order = kColMajor, .telemetry = Telemetry::none};

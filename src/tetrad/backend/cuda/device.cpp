@@ -57,7 +57,7 @@ Device::Device() {
   check(cudaSetDevice(0));
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   check(cublasLtCreate(&blas_));
-  constexpr float kConstants[] = {0.0f, 1.0f};
+  constexpr float kConstants[] = {0.0f, 1.0f, 0.0f};
   constants_ = allocate(sizeof(kConstants));
   check(cudaMemcpy(constants_.data(), kConstants, sizeof(kConstants), cudaMemcpyHostToDevice));
 }

@@ -57,13 +57,16 @@ class Device {
   const float* zero() const { return constants_.as<float>(); }
   const float* one() const { return constants_.as<float>() + 1; }
 
+  /// A word that is zero between operations: one that raises it brings it back to zero.
+  std::uint32_t* flag() { return constants_.as<std::uint32_t>() + 2; }
+
   void synchronize() const;
 
  private:
   cudaDeviceProp properties_ = {};
   cudaStream_t stream_ = nullptr;
   cublasLtHandle_t blas_ = nullptr;
-  Buffer constants_;
+  Buffer constants_;  //!< and the flag
   std::array<Buffer, slots> scratch_;
 };
 

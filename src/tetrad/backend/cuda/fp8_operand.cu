@@ -23,30 +23,35 @@ __global__ void __launch_bounds__(kTileThreads)
   tile.store(thread, row, col, rows, cols, out);
 }
 
-/// out[j * stride + i] = in[i * row_step + j * col_step] for i < rows, j < cols.
-__global__ void arrange_scales_kernel(const float* in, std::int64_t row_step, std::int64_t col_step,
-                                      std::int64_t rows, std::int64_t cols, std::int64_t stride, float* out) {
-  const std::int64_t index = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (index >= rows * cols) return;
-  const std::int64_t i = index % rows;
-  const std::int64_t j = index / rows;
-  out[j * stride + i] = in[i * row_step + j * col_step];
+/// out[j * stride + i] = in[i * fast_step + j * slow_step] for i < fast, j < slow.
+struct Arrangement {
+  const float* in;
+  std::int64_t fast_step, slow_step, fast, slow;
+  std::int64_t stride;
+  float* out;
+  __host__ __device__ std::int64_t size() const { return fast * slow; }
+  __device__ void move(std::int64_t index) const {
+    const std::int64_t i = index % fast;
+    const std::int64_t j = index / fast;
+    out[j * stride + i] = in[i * fast_step + j * slow_step];
+  }
+};
+
+__global__ void __launch_bounds__(kThreads) arrange_scales_kernel(Arrangement a, Arrangement b) {
+  const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (index < a.size())
+    a.move(index);
+  else if (index < a.size() + b.size())
+    b.move(index - a.size());
 }
 
-}  // namespace
+/// An operand whose codes are ready and whose scales are still to be arranged.
+struct Prepared {
+  Fp8Operand operand;
+  Arrangement scales;
+};
 
-bool is_native_fp8(const GemmOperand& operand) {
-  const QuantizedTensor* tensor = operand.quantized();
-  if (tensor == nullptr || tensor->spec.format != Format::fp8) return false;
-  const BlockShape& block = tensor->spec.block;
-  // A block of 1x128 has its 128 elements along the tensor's columns, which must then be the reduction
-  // dimension.
-  const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !operand.is_transposed();
-  const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
-  return (rows_of_128 || squares) && operand.rows() % kUnit == 0 && operand.cols() % fp8::kBlock == 0;
-}
-
-Fp8Operand fp8_operand(Device& device, const GemmOperand& operand, Device::Slot slot) {
+Prepared prepare(Device& device, const GemmOperand& operand, Device::Slot slot) {
   const QuantizedTensor& tensor = *operand.quantized();
   const std::int64_t rows = operand.rows();
   const std::int64_t depth = operand.cols();
@@ -67,15 +72,9 @@ Fp8Operand fp8_operand(Device& device, const GemmOperand& operand, Device::Slot 
   const std::int64_t row_step = operand.is_transposed() ? tensor_col_step : tensor_row_step;
   const std::int64_t depth_step = operand.is_transposed() ? tensor_row_step : tensor_col_step;
   const auto* stored = tensor.scales.as<float>();
-  const auto arrange = [&](std::int64_t fast, std::int64_t slow, std::int64_t fast_step,
-                           std::int64_t slow_step, std::int64_t stride) {
-    launch(device, ceil_div(fast * slow, std::int64_t{kThreads}), kThreads, 0, arrange_scales_kernel, stored,
-           fast_step, slow_step, fast, slow, stride, arranged);
-  };
-  if (squares)
-    arrange(depth_blocks, row_blocks, depth_step, row_step, line);
-  else
-    arrange(rows, depth_blocks, row_step, depth_step, rows);
+  const Arrangement arrangement =
+      squares ? Arrangement{stored, depth_step, row_step, depth_blocks, row_blocks, line, arranged}
+              : Arrangement{stored, row_step, depth_step, rows, depth_blocks, rows, arranged};
 
   const auto* codes = tensor.codes.as<std::uint8_t>();
   const bool depth_last = row_major != operand.is_transposed();
@@ -88,7 +87,28 @@ Fp8Operand fp8_operand(Device& device, const GemmOperand& operand, Device::Slot 
     check_launch();
     codes = turned;
   }
-  return {codes, arranged, rows, depth, squares};
+  return {{codes, arranged, rows, depth, squares}, arrangement};
+}
+
+}  // namespace
+
+bool is_native_fp8(const GemmOperand& operand) {
+  const QuantizedTensor* tensor = operand.quantized();
+  if (tensor == nullptr || tensor->spec.format != Format::fp8) return false;
+  const BlockShape& block = tensor->spec.block;
+  // A block of 1x128 has its 128 elements along the tensor's columns, which must then be the reduction
+  // dimension.
+  const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !operand.is_transposed();
+  const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
+  return (rows_of_128 || squares) && operand.rows() % kUnit == 0 && operand.cols() % fp8::kBlock == 0;
+}
+
+Fp8Operands fp8_operands(Device& device, const GemmOperand& a, const GemmOperand& b) {
+  const Prepared first = prepare(device, a, Device::operand_a);
+  const Prepared second = prepare(device, b, Device::operand_b);
+  launch(device, ceil_div(first.scales.size() + second.scales.size(), std::int64_t{kThreads}), kThreads, 0,
+         arrange_scales_kernel, first.scales, second.scales);
+  return {first.operand, second.operand};
 }
 
 }  // namespace tetrad::cuda

@@ -20,7 +20,11 @@ struct Fp8Operand {
 /// Whether the native product takes this operand.
 bool is_native_fp8(const GemmOperand& operand);
 
-/// What has to be turned is written to `slot`.
-Fp8Operand fp8_operand(Device& device, const GemmOperand& operand, Device::Slot slot);
+struct Fp8Operands {
+  Fp8Operand a, b;
+};
+
+/// Of operands that are both native. What has to be turned is written to Device::operand_a and operand_b.
+Fp8Operands fp8_operands(Device& device, const GemmOperand& a, const GemmOperand& b);
 
 }  // namespace tetrad::cuda

@@ -97,8 +97,8 @@ void gemm(Device& device, const GemmOperand& a, const GemmOperand& b, const Muta
   check(a, b, out, accumulate);
   const float* beta = accumulate == Accumulate::yes ? device.one() : device.zero();
   if (device.properties().major == kHopper && is_native_fp8(a) && is_native_fp8(b)) {
-    multiply(device, fp8_operand(device, a, Device::operand_a), fp8_operand(device, b, Device::operand_b),
-             out, device.one(), beta);
+    const Fp8Operands operands = fp8_operands(device, a, b);
+    multiply(device, operands.a, operands.b, out, device.one(), beta);
     return;
   }
   const DType type = is_bf16(a) && is_bf16(b) ? DType::bf16 : DType::f32;

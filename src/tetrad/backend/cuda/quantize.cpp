@@ -88,11 +88,15 @@ Workspace make_workspace(Device& device, const QuantProblem& problem, bool block
           reinterpret_cast<QuantPart*>(after_amax + stretch_bytes)};
 }
 
+/// Whether kernels need nothing to be known of the tensor before they encode it.
+bool is_one_pass(Path path) { return path == Path::tiles || path == Path::mx; }
+
+/// The state of a tensor that is encoded in one pass.
+QuantState* one_pass_state(Device& device) { return reinterpret_cast<QuantState*>(device.flag()); }
+
 void first_pass(Device& device, const QuantProblem& problem, Path path, bool need_blocks) {
   if (need_blocks || path == Path::generic)
     find_amax(device, problem);
-  else if (path == Path::tiles || path == Path::mx)
-    return;  // blocks are all there is, and the second pass sees them whole
   else if (problem.hadamard == 0)
     find_plain_amax(device, problem);
   else if (path == Path::rows)
@@ -152,6 +156,11 @@ QuantStats quantize(Device& device, const MatrixView& x, const QuantSpec& spec,
   QuantProblem problem = make_problem(consumed, spec, options, out);
   const Path path = path_of(problem);
   const bool statistics = options.telemetry != Telemetry::none;
+  if (is_one_pass(path) && !statistics) {
+    problem.state = one_pass_state(device);
+    second_pass(device, problem, path);
+    return {};
+  }
   const bool need_blocks = statistics || path == Path::generic;
   const Workspace memory = make_workspace(device, problem, need_blocks, statistics);
   problem.state = memory.states;
@@ -188,14 +197,15 @@ void quantize_two(Device& device, const MatrixView& x, const QuantSpec& row_spec
     quantize(device, x, col_spec, col_options, col_out);
     return;
   }
-  const Workspace memory = make_workspace(device, row, false, false);
-  row.state = memory.states;
-  column.state = memory.states + 1;
   if (tiles) {
+    row.state = one_pass_state(device);
     column.state = row.state;
     encode_tiles(device, row, column);
     return;
   }
+  const Workspace memory = make_workspace(device, row, false, false);
+  row.state = memory.states;
+  column.state = memory.states + 1;
   find_amax_of_both(device, row, column);
   encode_both(device, row, column);
 }

@@ -37,7 +37,8 @@ bool suits_both(const QuantProblem& row, const QuantProblem& column);
 void find_amax_of_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 void encode_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 
-/// What is left to do once codes have been written by kernels that found the tensor's amax on their way.
+/// What is left to do once codes have been written by kernels that found the tensor's amax on their way. A
+/// state that is the device's flag is brought back to zero; two problems share one.
 void settle(Device& device, const QuantProblem& problem);
 void settle(Device& device, const QuantProblem& first, const QuantProblem& second);
 
@@ -48,8 +49,8 @@ void encode_tiles(Device& device, const QuantProblem& problem);
 bool are_for_tiles(const QuantProblem& row, const QuantProblem& column);
 void encode_tiles(Device& device, const QuantProblem& row, const QuantProblem& column);
 
-/// MXFP4 1x32 of BF16 in one pass, with nothing left to do: rows without a transform, columns of a matrix
-/// that lies transposed, into column-major results, with RHT 16 or 32 or none.
+/// MXFP4 1x32 in one pass, with nothing left to do: rows without a transform, and columns of a matrix that
+/// lies transposed, into column-major results, without one or, of BF16, with RHT 16 or 32.
 bool suits_mx(const QuantProblem& problem);
 void encode_mx(Device& device, const QuantProblem& problem);
 

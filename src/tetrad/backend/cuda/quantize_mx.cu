@@ -1,11 +1,12 @@
-// MXFP4 1x32 of BF16: its rows without a transform, its columns with one of 16 or 32 or without, in one pass
-// over the values.
+// MXFP4 1x32 of BF16 or f32: its rows without a transform, its columns with one of 16 or 32 (BF16) or
+// without, in one pass over the values.
 
 #include "tetrad/backend/cuda/quantize_mx.cuh"
 
 #include <algorithm>
 #include <type_traits>
 
+#include "tetrad/backend/cuda/element.cuh"
 #include "tetrad/backend/cuda/launch.cuh"
 #include "tetrad/backend/cuda/quantize_dispatch.cuh"
 #include "tetrad/backend/cuda/quantize_kernels.h"
@@ -18,7 +19,7 @@ constexpr int kThreads = 256;
 constexpr int kStripThreads = 128;
 
 /// The threads that share a block lie side by side, and a row's parts are a multiple of them.
-template <bool kStochastic, bool kOperand>
+template <typename T, bool kStochastic, bool kOperand>
 __global__ void __launch_bounds__(kThreads) encode_rows_kernel(QuantProblem p) {
   const auto per_row = static_cast<std::uint32_t>(p.cols / kMxPart);
   const std::uint32_t count = static_cast<std::uint32_t>(p.rows) * per_row;
@@ -29,30 +30,28 @@ __global__ void __launch_bounds__(kThreads) encode_rows_kernel(QuantProblem p) {
     const bool inside = index < count;
     const std::uint32_t row = index / per_row;
     const std::uint32_t part = index - row * per_row;
-    FourWords words = {};
-    if (inside)
-      words = *reinterpret_cast<const FourWords*>(static_cast<const Bf16*>(p.x) + row * p.row_stride +
-                                                  std::int64_t{part} * kMxPart);
-    std::uint32_t pairs[4] = {words.word[0], words.word[1], words.word[2], words.word[3]};
-    std::uint32_t amax = mx_amax_of_part(pairs);
+    // Those outside read something, which they must not be counted for.
+    MxPart<T> values(static_cast<const T*>(p.x) +
+                     (inside ? row * p.row_stride + std::int64_t{part} * kMxPart : 0));
+    std::uint32_t amax = inside ? values.take_amax() : 0;
 #pragma unroll
     for (int distance = 1; distance < kMxThreads; distance *= 2)
       amax = max(amax, __shfl_xor_sync(kAllLanes, amax, distance));
-    largest = max(largest, amax << 16);
-    if (inside) mx_store_part<kStochastic, kOperand>(p, row, part, amax, pairs);
+    largest = max(largest, amax);
+    if (inside) mx_store_part<kStochastic, kOperand>(p, row, part, amax, values);
   }
   raise_from_block(p.state, largest);
 }
 
-template <int kHadamard, bool kStochastic, bool kOperand>
-__global__ void __launch_bounds__(kStripThreads, 4) encode_strips_kernel(QuantProblem p) {
-  const ColumnStrips strips(p);
+template <typename T, int kHadamard, bool kStochastic, bool kOperand>
+__global__ void __launch_bounds__(kStripThreads) encode_strips_kernel(QuantProblem p) {
+  const ColumnStrips<T> strips(p);
   std::uint32_t largest = 0;
 #pragma unroll 1
   for (std::uint32_t i = blockIdx.x * kStripThreads + threadIdx.x; i < strips.count();
        i += gridDim.x * kStripThreads) {
     const StripPlace at = strips.place(i);
-    Strip strip = strips.load(at);
+    Strip<T> strip = strips.load(at);
     largest = max(largest, encode_strip<kHadamard, kStochastic, kOperand>(p, at, strip));
   }
   raise_from_block(p.state, largest);
@@ -78,29 +77,35 @@ std::int64_t blocks_of_threads(const Device& device, std::int64_t items, int thr
 }  // namespace
 
 bool suits_mx(const QuantProblem& p) {
-  if (p.format != Format::mxfp4 || p.dtype != DType::bf16 || p.cols % mxfp4::kBlock != 0) return false;
-  constexpr std::int64_t kElement = sizeof(Bf16);
+  if (p.format != Format::mxfp4 || p.cols % mxfp4::kBlock != 0) return false;
+  const bool bf16 = p.dtype == DType::bf16;
+  const std::int64_t element = bf16 ? sizeof(Bf16) : sizeof(float);
   if (p.is_row_major())
-    return p.hadamard == 0 && p.order == CodeOrder::row_major &&
-           is_aligned(p.x, p.row_stride, kElement, kMxPart * kElement) &&
+    return p.hadamard == 0 && p.order == CodeOrder::row_major && is_aligned(p.x, p.row_stride, element, 16) &&
            has_few_items(p.rows * (p.cols / kMxPart));
-  return (p.hadamard == 0 || p.hadamard == 16 || p.hadamard == 32) && p.order == CodeOrder::col_major &&
-         p.rows % 2 == 0 && is_aligned(p.x, p.col_stride, kElement, 2 * kElement) &&
+  return (p.hadamard == 0 || (bf16 && (p.hadamard == 16 || p.hadamard == 32))) &&
+         p.order == CodeOrder::col_major && p.rows % 2 == 0 &&
+         is_aligned(p.x, p.col_stride, element, 2 * element) &&
          has_few_items(p.rows / 2 * (p.cols / mxfp4::kBlock));
 }
 
 void encode_mx(Device& device, const QuantProblem& problem) {
+  const std::int64_t parts = problem.rows * (problem.cols / kMxPart);
+  const std::int64_t strips = problem.rows / 2 * (problem.cols / mxfp4::kBlock);
+  const auto start = [&](auto kernel, std::int64_t items, int threads) {
+    launch(device, blocks_of_threads(device, items, threads), threads, 0, kernel, problem);
+  };
   with_bool(problem.is_stochastic(), [&](auto stochastic) {
     with_bool(problem.form == Form::operand, [&](auto operand) {
-      if (problem.is_row_major()) {
-        launch(device, blocks_of_threads(device, problem.rows * (problem.cols / kMxPart), kThreads), kThreads,
-               0, encode_rows_kernel<stochastic, operand>, problem);
-        return;
-      }
-      const std::int64_t strips = problem.rows / 2 * (problem.cols / mxfp4::kBlock);
-      with_hadamard(problem.hadamard, [&](auto size) {
-        launch(device, blocks_of_threads(device, strips, kStripThreads), kStripThreads, 0,
-               encode_strips_kernel<size, stochastic, operand>, problem);
+      with_type(problem.dtype, [&]<typename T>(T) {
+        if (problem.is_row_major())
+          start(encode_rows_kernel<T, stochastic, operand>, parts, kThreads);
+        else if constexpr (std::is_same_v<T, Bf16>)
+          with_hadamard(problem.hadamard, [&](auto size) {
+            start(encode_strips_kernel<T, size, stochastic, operand>, strips, kStripThreads);
+          });
+        else
+          start(encode_strips_kernel<T, 0, stochastic, operand>, strips, kStripThreads);
       });
     });
   });

@@ -1,6 +1,9 @@
 #pragma once
-// MXFP4 1x32 of BF16 in registers: eight neighbours of a row in a thread, four threads to a block; or whole
-// blocks down two neighbouring columns of memory. No tensor scale, so one pass over the values is enough.
+// MXFP4 1x32 of BF16 or f32 in registers: eight neighbours of a row in a thread, four threads to a block; or
+// whole blocks down two neighbouring columns of memory. No tensor scale, so one pass over the values is
+// enough.
+
+#include <type_traits>
 
 #include "tetrad/backend/cuda/quantize_block.cuh"
 #include "tetrad/backend/cuda/quantize_rows.cuh"
@@ -8,11 +11,13 @@
 
 namespace tetrad::cuda {
 
-/// The scale of a block, and whether the fast casts hold for it, as in quantize_block.cuh. No scaled value
-/// reaches 8, and those from 7 on are mx_magnitudes()'s business.
+/// The scale of a block, and whether the fast casts hold for it, as in quantize_block.cuh: no value of type T
+/// that is not zero becomes zero. None reaches 8, and those from 7 on are mx_magnitudes()'s business.
+template <typename T>
 TETRAD_HD inline BlockEncoding mx_encoding_of(float amax) {
+  constexpr float kLeast = std::is_same_v<T, Bf16> ? 0x1p-16f : 1.0f;
   const mxfp4::BlockScale scale = mxfp4::block_scale(amax);
-  return {scale.byte, scale.encode, scale.encode >= 0x1p-16f};
+  return {scale.byte, scale.encode, scale.encode >= kLeast};
 }
 
 /// Codes from magnitude_nibbles() of values below 8: what is beyond 6 stays 6.
@@ -28,19 +33,56 @@ inline constexpr int kMxPart = 8;                           //!< elements of a t
 inline constexpr int kMxThreads = mxfp4::kBlock / kMxPart;  //!< that share a block
 inline constexpr int kMxPartsPerGroup = kGroup / kMxPart;   //!< of those that share random bits
 
-/// Bits of BF16.
-TETRAD_HD inline std::uint32_t mx_amax_of_part(const std::uint32_t (&pairs)[kMxPart / 2]) {
-  std::uint32_t largest = 0;
-  TETRAD_UNROLL_ON_DEVICE
-  for (const std::uint32_t pair : pairs) largest = max_halves(largest, pair & kMagnitudesOfPair);
-  return max_halves(largest, largest >> 16) & 0xFFFFu;
-}
+/// A thread's part of a row.
+template <typename T>
+class MxPart {
+ public:
+  TETRAD_HD explicit MxPart(const T* from) {
+    TETRAD_UNROLL_ON_DEVICE
+    for (int i = 0; i < kVectors; ++i) {
+      const FourWords vector = reinterpret_cast<const FourWords*>(from)[i];
+      TETRAD_UNROLL_ON_DEVICE
+      for (int j = 0; j < 4; ++j) word_[4 * i + j] = vector.word[j];
+    }
+  }
+  /// The bits of the largest magnitude as f32; then every -0 is made +0.
+  TETRAD_HD std::uint32_t take_amax() {
+    std::uint32_t largest = 0;
+    TETRAD_UNROLL_ON_DEVICE
+    for (std::uint32_t& word : word_) {
+      if constexpr (kPairs) {
+        largest = max_halves(largest, word & kMagnitudesOfPair);
+        word = without_negative_zero(word);
+      } else {
+        const std::uint32_t magnitude = word & 0x7FFFFFFFu;
+        largest = largest > magnitude ? largest : magnitude;
+        word = magnitude == 0 ? 0 : word;
+      }
+    }
+    return kPairs ? max_halves(largest, largest >> 16) << 16 : largest;
+  }
+  TETRAD_HD float value(int i) const {
+    if constexpr (kPairs) return i % 2 == 0 ? low_bf16(word_[i / 2]) : high_bf16(word_[i / 2]);
+    return std::bit_cast<float>(word_[i]);
+  }
+  /// A word with the signs of values 2i and 2i + 1 where BF16 has them.
+  TETRAD_HD std::uint32_t signs(int i) const {
+    if constexpr (kPairs) return word_[i];
+    return byte_perm(word_[2 * i], word_[2 * i + 1], 0x7632u);
+  }
 
-/// The magnitudes of a part whose -0 have been made +0; `random` are its two words. Where the block is not
-/// tame, the sign bits of `pairs` become those of the codes.
-template <bool kStochastic, bool kTame>
+ private:
+  static constexpr bool kPairs = std::is_same_v<T, Bf16>;
+  static constexpr int kVectors = kMxPart * static_cast<int>(sizeof(T)) / 16;
+  std::uint32_t word_[4 * kVectors];
+};
+
+/// The magnitudes of a part; `random` are its two words. Where the block is not tame, the sign bits of
+/// `pairs` become those of the codes.
+template <bool kStochastic, bool kTame, typename T>
 TETRAD_HD inline std::uint32_t mx_encode_part(const std::uint32_t (&random)[2], std::uint32_t bias,
-                                              float encode, std::uint32_t (&pairs)[kMxPart / 2]) {
+                                              float encode, const MxPart<T>& part,
+                                              std::uint32_t (&pairs)[kMxPart / 2]) {
   std::uint32_t even[4];
   std::uint32_t odd[4];
   TETRAD_UNROLL_ON_DEVICE
@@ -48,47 +90,98 @@ TETRAD_HD inline std::uint32_t mx_encode_part(const std::uint32_t (&random)[2], 
     const int byte = 2 * i % 4;
     std::uint32_t negative[2] = {};
     even[i] =
-        steps_of<kStochastic, kTame>(low_bf16(pairs[i]) * encode, random[i / 2], byte, bias, negative[0]);
-    odd[i] = steps_of<kStochastic, kTame>(high_bf16(pairs[i]) * encode, random[i / 2], byte + 1, bias,
+        steps_of<kStochastic, kTame>(part.value(2 * i) * encode, random[i / 2], byte, bias, negative[0]);
+    odd[i] = steps_of<kStochastic, kTame>(part.value(2 * i + 1) * encode, random[i / 2], byte + 1, bias,
                                           negative[1]);
     if constexpr (!kTame) pairs[i] = negative[0] << 15 | negative[1] << 31;
   }
   return mx_magnitudes<kStochastic>(even, odd);
 }
 
-/// Encodes part `part` of a row and stores the result; `amax` is its block's, bits of BF16.
-template <bool kStochastic, bool kOperand>
-TETRAD_HD inline void mx_store_part(const QuantProblem& p, std::int64_t row, std::int64_t part,
-                                    std::uint32_t amax, std::uint32_t (&pairs)[kMxPart / 2]) {
-  const BlockEncoding block = mx_encoding_of(std::bit_cast<float>(amax << 16));
+/// Encodes part `index` of a row and stores the result; `amax` is its block's, the bits of f32.
+template <bool kStochastic, bool kOperand, typename T>
+TETRAD_HD inline void mx_store_part(const QuantProblem& p, std::int64_t row, std::int64_t index,
+                                    std::uint32_t amax, const MxPart<T>& part) {
+  const BlockEncoding block = mx_encoding_of<T>(std::bit_cast<float>(amax));
   std::uint32_t random[2] = {};
   if constexpr (kStochastic) {
-    const PhiloxWords words = p.random_words(row, part / kMxPartsPerGroup * kGroup);
-    const bool second = part % kMxPartsPerGroup != 0;
+    const PhiloxWords words = p.random_words(row, index / kMxPartsPerGroup * kGroup);
+    const bool second = index % kMxPartsPerGroup != 0;
     random[0] = second ? words[2] : words[0];
     random[1] = second ? words[3] : words[1];
   }
+  std::uint32_t pairs[kMxPart / 2];
   TETRAD_UNROLL_ON_DEVICE
-  for (std::uint32_t& pair : pairs) pair = without_negative_zero(pair);
+  for (int i = 0; i < kMxPart / 2; ++i) pairs[i] = part.signs(i);
   const std::uint32_t magnitudes =
-      block.tame ? mx_encode_part<kStochastic, true>(random, bias_of(p), block.encode, pairs)
-                 : mx_encode_part<kStochastic, false>(random, bias_of(p), block.encode, pairs);
-  const std::int64_t index = row * (p.cols / kMxPart) + part;
+      block.tame ? mx_encode_part<kStochastic, true>(random, bias_of(p), block.encode, part, pairs)
+                 : mx_encode_part<kStochastic, false>(random, bias_of(p), block.encode, part, pairs);
+  const std::int64_t place = row * (p.cols / kMxPart) + index;
   if constexpr (kOperand) {
     row_operand(magnitudes, twice(E8m0::decode(block.byte)), pairs);
-    static_cast<FourWords*>(p.codes)[index] = {{pairs[0], pairs[1], pairs[2], pairs[3]}};
+    static_cast<FourWords*>(p.codes)[place] = {{pairs[0], pairs[1], pairs[2], pairs[3]}};
   } else {
-    static_cast<std::uint32_t*>(p.codes)[index] = row_codes(magnitudes, pairs);
-    if (index % kMxThreads == 0)
-      static_cast<std::uint8_t*>(p.scales)[index / kMxThreads] = static_cast<std::uint8_t>(block.byte);
+    static_cast<std::uint32_t*>(p.codes)[place] = row_codes(magnitudes, pairs);
+    if (place % kMxThreads == 0)
+      static_cast<std::uint8_t*>(p.scales)[place / kMxThreads] = static_cast<std::uint8_t>(block.byte);
   }
 }
 
 // --- Columns ----------------------------------------------------------------------------------------------
 
-/// 32 rows of two columns: word r has those of row r.
+/// 32 rows of two columns.
+template <typename T>
 struct Strip {
+  float element[mxfp4::kBlock][2];
+
+  TETRAD_HD float value(int r, int c) const { return element[r][c]; }
+  TETRAD_HD std::uint32_t signs(int r) const {
+    return byte_perm(std::bit_cast<std::uint32_t>(element[r][0]), std::bit_cast<std::uint32_t>(element[r][1]),
+                     0x7632u);
+  }
+  TETRAD_HD void load_row(int r, const float* from) {
+    const TwoWords words = *reinterpret_cast<const TwoWords*>(from);
+    element[r][0] = std::bit_cast<float>(words.word[0]);
+    element[r][1] = std::bit_cast<float>(words.word[1]);
+  }
+  /// The bits of the largest magnitude of each column; then every -0 is made +0.
+  TETRAD_HD TwoWords take_maxima() {
+    TwoWords largest = {};
+    TETRAD_UNROLL_ON_DEVICE
+    for (auto& row : element) {
+      TETRAD_UNROLL_ON_DEVICE
+      for (int c = 0; c < 2; ++c) {
+        const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(row[c]) & 0x7FFFFFFFu;
+        largest.word[c] = largest.word[c] > magnitude ? largest.word[c] : magnitude;
+        row[c] = magnitude == 0 ? 0.0f : row[c];
+      }
+    }
+    return largest;
+  }
+};
+
+/// Word r has the two of row r.
+template <>
+struct Strip<Bf16> {
   std::uint32_t pair[mxfp4::kBlock];
+
+  TETRAD_HD float value(int r, int c) const { return c == 0 ? low_bf16(pair[r]) : high_bf16(pair[r]); }
+  TETRAD_HD std::uint32_t signs(int r) const { return pair[r]; }
+  TETRAD_HD void load_row(int r, const Bf16* from) {
+    struct alignas(4) Pair {
+      Bf16 element[2];
+    };
+    pair[r] = std::bit_cast<std::uint32_t>(*reinterpret_cast<const Pair*>(from));
+  }
+  TETRAD_HD TwoWords take_maxima() {
+    std::uint32_t largest = 0;
+    TETRAD_UNROLL_ON_DEVICE
+    for (std::uint32_t& word : pair) {
+      largest = max_halves(largest, word & kMagnitudesOfPair);
+      word = without_negative_zero(word);
+    }
+    return {{largest << 16, largest & 0xFFFF0000u}};
+  }
 };
 
 struct StripPlace {
@@ -96,10 +189,11 @@ struct StripPlace {
 };
 
 /// The strips of a matrix that lies transposed, counted along its rows of memory.
+template <typename T>
 class ColumnStrips {
  public:
   TETRAD_HD explicit ColumnStrips(const QuantProblem& p)
-      : x_(static_cast<const Bf16*>(p.x)),
+      : x_(static_cast<const T*>(p.x)),
         stride_(p.col_stride),
         per_row_(static_cast<std::uint32_t>(p.rows / 2)),
         count_(static_cast<std::uint32_t>(p.cols / mxfp4::kBlock) * per_row_) {}
@@ -109,28 +203,25 @@ class ColumnStrips {
     const std::uint32_t block = index / per_row_;
     return {block, std::int64_t{index - block * per_row_} * 2};
   }
-  TETRAD_HD Strip load(const StripPlace& at) const {
-    struct alignas(4) Pair {
-      Bf16 element[2];
-    };
-    const Bf16* first = x_ + at.block * mxfp4::kBlock * stride_ + at.column;
-    Strip strip;
+  TETRAD_HD Strip<T> load(const StripPlace& at) const {
+    const T* first = x_ + at.block * mxfp4::kBlock * stride_ + at.column;
+    Strip<T> strip;
     TETRAD_UNROLL_ON_DEVICE
-    for (int r = 0; r < mxfp4::kBlock; ++r)
-      strip.pair[r] = std::bit_cast<std::uint32_t>(*reinterpret_cast<const Pair*>(first + r * stride_));
+    for (int r = 0; r < mxfp4::kBlock; ++r) strip.load_row(r, first + r * stride_);
     return strip;
   }
 
  private:
-  const Bf16* x_;
+  const T* x_;
   std::int64_t stride_;
   std::uint32_t per_row_, count_;
 };
 
 /// `kHadamard` is 0, 16 or 32.
-template <int kHadamard>
-TETRAD_HD inline void transform_strip(Strip& strip, std::uint32_t signs) {
+template <int kHadamard, typename T>
+TETRAD_HD inline void transform_strip(Strip<T>& strip, std::uint32_t signs) {
   if constexpr (kHadamard > 0) {
+    static_assert(std::is_same_v<T, Bf16>);
     TETRAD_UNROLL_ON_DEVICE
     for (int first = 0; first < mxfp4::kBlock; first += kHadamard) {
       float left[kHadamard];
@@ -154,27 +245,27 @@ struct StripEncoding {
 };
 
 /// The magnitudes of rows first to first + 3: bytes of (even row, odd row) for both columns of the first two
-/// rows, then of the others. random[c] is their word of column c's bits.
-template <bool kStochastic, bool kTame>
-TETRAD_HD inline std::uint32_t encode_four_rows(Strip& strip, int first, const StripEncoding& block,
-                                                const std::uint32_t (&random)[2]) {
+/// rows, then of the others. random[c] is their word of column c's bits. Where a block is not tame, the sign
+/// bits of `pairs` become those of the codes.
+template <bool kStochastic, bool kTame, typename T>
+TETRAD_HD inline std::uint32_t encode_four_rows(const Strip<T>& strip, int first, const StripEncoding& block,
+                                                const std::uint32_t (&random)[2], std::uint32_t (&pairs)[4]) {
   std::uint32_t steps[2][4];  // of even and of odd rows
   TETRAD_UNROLL_ON_DEVICE
   for (int r = 0; r < 4; ++r) {
-    std::uint32_t& pair = strip.pair[first + r];
-    const float y[2] = {low_bf16(pair) * block.encode[0], high_bf16(pair) * block.encode[1]};
     std::uint32_t negative[2] = {};
     TETRAD_UNROLL_ON_DEVICE
     for (int c = 0; c < 2; ++c)
-      steps[r % 2][r / 2 * 2 + c] = steps_of<kStochastic, kTame>(y[c], random[c], r, block.bias, negative[c]);
-    if constexpr (!kTame) pair = negative[0] << 15 | negative[1] << 31;
+      steps[r % 2][r / 2 * 2 + c] = steps_of<kStochastic, kTame>(strip.value(first + r, c) * block.encode[c],
+                                                                 random[c], r, block.bias, negative[c]);
+    if constexpr (!kTame) pairs[r] = negative[0] << 15 | negative[1] << 31;
   }
   return mx_magnitudes<kStochastic>(steps[0], steps[1]);
 }
 
-template <bool kStochastic, bool kOperand, bool kTame>
+template <bool kStochastic, bool kOperand, bool kTame, typename T>
 TETRAD_HD inline void store_strip(const QuantProblem& p, const StripPlace& at, const StripEncoding& block,
-                                  std::uint32_t scales, Strip& strip) {
+                                  std::uint32_t scales, const Strip<T>& strip) {
   const std::int64_t row = at.block * mxfp4::kBlock;  // of memory
   TETRAD_UNROLL_ON_DEVICE
   for (int group = 0; group < mxfp4::kBlock; group += kGroup) {
@@ -188,8 +279,10 @@ TETRAD_HD inline void store_strip(const QuantProblem& p, const StripPlace& at, c
       const auto word = static_cast<std::size_t>(i);
       const int first = group + 4 * i;
       const std::uint32_t words[2] = {random[0][word], random[1][word]};
-      const std::uint32_t magnitudes = encode_four_rows<kStochastic, kTame>(strip, first, block, words);
-      const std::uint32_t* pairs = strip.pair + first;
+      std::uint32_t pairs[4] = {strip.signs(first), strip.signs(first + 1), strip.signs(first + 2),
+                                strip.signs(first + 3)};
+      const std::uint32_t magnitudes =
+          encode_four_rows<kStochastic, kTame>(strip, first, block, words, pairs);
       if constexpr (kOperand) {
         auto* out = static_cast<std::uint8_t*>(p.codes) + 2 * ((row + first) * p.rows + at.column);
         const DecodedBytes upper = decode_four(magnitudes & 0xFFFFu);
@@ -211,17 +304,12 @@ TETRAD_HD inline void store_strip(const QuantProblem& p, const StripPlace& at, c
 }
 
 /// Encodes a strip and stores the result; returns the bits of its amax.
-template <int kHadamard, bool kStochastic, bool kOperand>
-TETRAD_HD inline std::uint32_t encode_strip(const QuantProblem& p, const StripPlace& at, Strip& strip) {
+template <int kHadamard, bool kStochastic, bool kOperand, typename T>
+TETRAD_HD inline std::uint32_t encode_strip(const QuantProblem& p, const StripPlace& at, Strip<T>& strip) {
   transform_strip<kHadamard>(strip, p.signs);
-  std::uint32_t largest = 0;
-  TETRAD_UNROLL_ON_DEVICE
-  for (std::uint32_t& pair : strip.pair) {
-    largest = max_halves(largest, pair & kMagnitudesOfPair);
-    pair = without_negative_zero(pair);
-  }
-  const BlockEncoding left = mx_encoding_of(low_bf16(largest));
-  const BlockEncoding right = mx_encoding_of(high_bf16(largest));
+  const TwoWords largest = strip.take_maxima();
+  const BlockEncoding left = mx_encoding_of<T>(std::bit_cast<float>(largest.word[0]));
+  const BlockEncoding right = mx_encoding_of<T>(std::bit_cast<float>(largest.word[1]));
   if constexpr (!kOperand)
     *reinterpret_cast<std::uint16_t*>(static_cast<std::uint8_t*>(p.scales) + at.block * p.rows + at.column) =
         static_cast<std::uint16_t>(left.byte | right.byte << 8);
@@ -232,7 +320,7 @@ TETRAD_HD inline std::uint32_t encode_strip(const QuantProblem& p, const StripPl
     store_strip<kStochastic, kOperand, true>(p, at, block, scales, strip);
   else
     store_strip<kStochastic, kOperand, false>(p, at, block, scales, strip);
-  return max_halves(largest, largest >> 16) << 16;
+  return largest.word[0] > largest.word[1] ? largest.word[0] : largest.word[1];
 }
 
 }  // namespace tetrad::cuda

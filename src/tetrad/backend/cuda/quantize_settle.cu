@@ -6,29 +6,36 @@
 namespace tetrad::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 1024;
 
-__global__ void __launch_bounds__(kThreads) settle_kernel(QuantProblem p) {
-  settle_share(p, std::int64_t{blockIdx.x} * kThreads + threadIdx.x, std::int64_t{gridDim.x} * kThreads);
+/// One block of threads: there is nearly always nothing to do. `lower` brings the state back to zero.
+__global__ void __launch_bounds__(kThreads) settle_kernel(QuantProblem p, bool lower) {
+  settle_share(p, threadIdx.x, kThreads);
+  __syncthreads();
+  if (lower && threadIdx.x == 0) p.state->amax_bits = 0;
 }
 
-__global__ void __launch_bounds__(kThreads) settle_kernel(QuantProblem first, QuantProblem second) {
-  const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const std::int64_t threads = std::int64_t{gridDim.x} * kThreads;
-  settle_share(first, thread, threads);
-  settle_share(second, thread, threads);
+/// Two problems with one state.
+__global__ void __launch_bounds__(kThreads)
+    settle_two_kernel(QuantProblem first, QuantProblem second, bool lower) {
+  settle_share(first, threadIdx.x, kThreads);
+  settle_share(second, threadIdx.x, kThreads);
+  __syncthreads();
+  if (lower && threadIdx.x == 0) first.state->amax_bits = 0;
+}
+
+bool is_flag(Device& device, const QuantState* state) {
+  return reinterpret_cast<const std::uint32_t*>(state) == device.flag();
 }
 
 }  // namespace
 
 void settle(Device& device, const QuantProblem& problem) {
-  void (*kernel)(QuantProblem) = settle_kernel;
-  launch(device, device.multiprocessors(), kThreads, 0, kernel, problem);
+  launch(device, 1, kThreads, 0, settle_kernel, problem, is_flag(device, problem.state));
 }
 
 void settle(Device& device, const QuantProblem& first, const QuantProblem& second) {
-  void (*kernel)(QuantProblem, QuantProblem) = settle_kernel;
-  launch(device, device.multiprocessors(), kThreads, 0, kernel, first, second);
+  launch(device, 1, kThreads, 0, settle_two_kernel, first, second, is_flag(device, first.state));
 }
 
 }  // namespace tetrad::cuda
