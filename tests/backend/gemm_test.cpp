@@ -51,6 +51,21 @@ enum class Form {
   fp8_tensor,
 };
 
+std::string name_of(Form form) {
+  constexpr const char* kNames[] = {"f32",
+                                    "f32_transposed",
+                                    "bf16",
+                                    "bf16_transposed",
+                                    "nvfp4",
+                                    "nvfp4_2d_transposed",
+                                    "nvfp4_in_place_rht",
+                                    "nvfp4_adaptive",
+                                    "mxfp4",
+                                    "fp8",
+                                    "fp8_tensor"};
+  return kNames[static_cast<int>(form)];
+}
+
 QuantSpec spec_of(Form form) {
   switch (form) {
     case Form::nvfp4_2d_transposed:
@@ -170,7 +185,11 @@ INSTANTIATE_TEST_SUITE_P(
                                          Form::nvfp4, Form::nvfp4_in_place_rht, Form::mxfp4,
                                          Form::fp8_tensor),
                        ::testing::Values(Form::f32, Form::bf16, Form::nvfp4, Form::nvfp4_2d_transposed,
-                                         Form::nvfp4_in_place_rht, Form::nvfp4_adaptive, Form::fp8)));
+                                         Form::nvfp4_in_place_rht, Form::nvfp4_adaptive, Form::fp8)),
+    [](const auto& test) {
+      return std::get<0>(test.param) + "_" + name_of(std::get<1>(test.param)) + "_by_" +
+             name_of(std::get<2>(test.param));
+    });
 
 // ---------------------------------------------------------------------------------------------------------------------
 

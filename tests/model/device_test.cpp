@@ -113,8 +113,8 @@ TEST_P(OnDeviceAndCpu, TheSameRunGivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(All, OnDeviceAndCpu,
                          ::testing::Combine(::testing::Values("bf16", "nvfp4", "mxfp4", "fp8"),
                                             ::testing::Bool()),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) + (std::get<1>(info.param) ? "_hybrid" : "_llama");
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + (std::get<1>(test.param) ? "_hybrid" : "_llama");
                          });
 
 }  // namespace
