@@ -93,11 +93,13 @@ class Staged {
   void* copy(const void* host, std::size_t bytes, bool written) {
     if (host == nullptr) return nullptr;
     constexpr std::uintptr_t kAlignment = 256;
+    constexpr std::size_t kSlack =
+        256;  // the last line of a matrix has a stride too, and libraries may read it
     const std::size_t offset = reinterpret_cast<std::uintptr_t>(host) % kAlignment;
     const auto* first = static_cast<const std::byte*>(host);
     Copy& copy = copies_.emplace_back(Copy{const_cast<void*>(host),
                                            bytes,
-                                           device_.allocate(offset + bytes + 1),
+                                           device_.allocate(offset + bytes + kSlack),
                                            offset,
                                            written,
                                            {first, first + bytes}});
@@ -295,6 +297,7 @@ void OnDevice::causal_conv(const CausalConvBackward& op) {
 }
 
 void OnDevice::scan(const ScanForward& op) {
+  check(op);  // sizes are computed from the shape below
   Staged staged(device_);
   const Mamba2Shape& s = op.shape;
   device_.scan(ScanForward{s, staged.in(op.in, s.heads), staged.out(op.y),
@@ -303,6 +306,7 @@ void OnDevice::scan(const ScanForward& op) {
 }
 
 void OnDevice::scan(const ScanBackward& op) {
+  check(op);
   Staged staged(device_);
   const Mamba2Shape& s = op.shape;
   device_.scan(ScanBackward{

@@ -17,7 +17,8 @@ class Buffer {
 
   /// Takes memory that `release` gives back.
   using Release = void (*)(std::byte*);
-  Buffer(std::byte* data, std::size_t bytes, Release release) : data_(data, release), size_(bytes), capacity_(bytes) {}
+  Buffer(std::byte* data, std::size_t bytes, Release release)
+      : data_(data, release), size_(bytes), capacity_(bytes) {}
 
   std::size_t size() const { return size_; }
   /// Whether `bytes` fit into the memory that is there; if so, that is the size from now on.

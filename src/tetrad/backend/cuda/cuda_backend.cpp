@@ -106,8 +106,14 @@ class CudaBackend final : public Backend {
 
   void embedding(const EmbeddingForward& op) override { cuda::embedding(device_, op); }
   void embedding(const EmbeddingBackward& op) override { cuda::embedding(device_, op); }
-  void rms_norm(const RmsNormForward& op) override { cuda::rms_norm(device_, op); }
-  void rms_norm(const RmsNormBackward& op) override { cuda::rms_norm(device_, op); }
+  void rms_norm(const RmsNormForward& op) override {
+    check_width(op.x);
+    cuda::rms_norm(device_, op);
+  }
+  void rms_norm(const RmsNormBackward& op) override {
+    check_width(op.x);
+    cuda::rms_norm(device_, op);
+  }
   void gated_norm(const GatedNormForward& op) override { cuda::gated_norm(device_, op); }
   void gated_norm(const GatedNormBackward& op) override { cuda::gated_norm(device_, op); }
   void rope(const Rope& op) override { cuda::rope(device_, op); }
@@ -130,6 +136,12 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  static void check_width(const MatrixView& x) {
+    TETRAD_CHECK(x.cols <= cuda::kWidestNorm,
+                 "rms_norm on a GPU takes rows of up to {} values, not {}; use run.backend: cpu",
+                 cuda::kWidestNorm, x.cols);
+  }
+
   cuda::Device device_;
   cuda::EnergyMeter meter_{device_.bus_id()};
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 constexpr int kInRegisters = 8;  //!< groups of columns per thread; wider rows go through local memory
-constexpr int kMostGroups = 64;
+constexpr int kMostGroups = static_cast<int>(kWidestNorm) / kMaxThreads;
 
 /// Calls body(k, first column) for each of the thread's groups of kWidth columns; k counts them.
 template <int kWidth, int kGroups, typename Body>

@@ -6,6 +6,9 @@
 
 namespace tetrad::cuda {
 
+/// What a block's threads can hold of a row, if they get it one by one.
+inline constexpr std::int64_t kWidestNorm = 16384;
+
 void rms_norm(Device& device, const RmsNormForward& op);
 void rms_norm(Device& device, const RmsNormBackward& op);
 void gated_norm(Device& device, const GatedNormForward& op);
