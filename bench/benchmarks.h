@@ -29,13 +29,13 @@ struct AttentionCase {
   std::int64_t batch, heads, kv_heads, sequence, head_dim;
 };
 /// Attention forward and forward + backward, beside the BF16 product.
-void attention(Backend& backend, const AttentionCase& shape, int repeats, const Report& report);
+void attention(Backend& backend, const AttentionCase& c, int repeats, const Report& report);
 
 struct MambaCase {
   std::int64_t batch, sequence, heads, head_dim, groups, state, chunk;
 };
 /// The Mamba-2 scan, forward and forward + backward, beside a copy of the bytes that it must read and write.
-void mamba(Backend& backend, const MambaCase& shape, int repeats, const Report& report);
+void mamba(Backend& backend, const MambaCase& c, int repeats, const Report& report);
 
 /// Whole optimizer steps of a model: BF16 beside its FLOP at the speed of a large product, every other recipe
 /// beside BF16.

@@ -14,10 +14,11 @@ namespace {
 /// Where programs keep what they can compute again.
 std::filesystem::path cache_folder() {
   const auto from = [](const char* variable) -> std::filesystem::path {
-    const char* value = std::getenv(variable);
+    const char* value =
+        std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nobody changes the environment
     return value == nullptr ? "" : value;
   };
-  if (const auto folder = from("TETRAD_CACHE"); !folder.empty()) return folder;
+  if (auto folder = from("TETRAD_CACHE"); !folder.empty()) return folder;
   if (const auto folder = from("XDG_CACHE_HOME"); !folder.empty()) return folder / "tetrad";
   if (const auto home = from("HOME"); !home.empty()) return home / ".cache" / "tetrad";
   return {};

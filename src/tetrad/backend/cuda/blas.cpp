@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tetrad/backend/cuda/algorithm_cache.h"
@@ -43,7 +44,8 @@ struct Columns {
   std::int64_t rows, cols, stride;
   std::uint32_t alignment;
   std::size_t bytes() const { return static_cast<std::size_t>(cols * stride * bits_of(dtype) / 8); }
-  auto operator<=>(const Columns&) const = default;
+  auto key() const { return std::tie(dtype, rows, cols, stride, alignment); }
+  bool operator<(const Columns& other) const { return key() < other.key(); }
 };
 
 template <typename ViewType>
@@ -64,7 +66,8 @@ struct Problem {
   bool b_square_blocks = false;
   bool is_fp8() const { return a.dtype == DType::f8_e4m3; }
   std::int64_t depth() const { return a_row_major ? a.rows : a.cols; }
-  auto operator<=>(const Problem&) const = default;
+  auto key() const { return std::tie(a, b, out, a_row_major, b_row_major, a_square_blocks, b_square_blocks); }
+  bool operator<(const Problem& other) const { return key() < other.key(); }
 };
 
 template <typename T, cublasStatus_t (*destroy)(T)>

@@ -67,7 +67,7 @@ Device::~Device() {
   cudaStreamDestroy(stream_);
 }
 
-Buffer Device::allocate(std::size_t bytes) {
+Buffer Device::allocate(std::size_t bytes) const {
   if (bytes == 0) return {};
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, bytes);
@@ -87,7 +87,7 @@ Buffer Device::allocate(std::size_t bytes) {
   return {static_cast<std::byte*>(memory), bytes, free_device};
 }
 
-std::int64_t Device::peak_memory() { return ledger().peak(); }
+std::int64_t Device::peak_memory() const { return ledger().peak(); }
 
 std::string Device::bus_id() const {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", properties_.pciDomainID, properties_.pciBusID,

@@ -27,9 +27,9 @@ class Device {
   std::string bus_id() const;
   int multiprocessors() const { return properties_.multiProcessorCount; }
 
-  static Buffer allocate(std::size_t bytes);
+  Buffer allocate(std::size_t bytes) const;
   /// Of everything that was allocated at one time.
-  static std::int64_t peak_memory();
+  std::int64_t peak_memory() const;
 
   /// Memory for one operation, one buffer per purpose; it grows to what was ever asked for. What it holds is
   /// valid until the same slot is asked for again: operations run one after another on one stream.

@@ -5,19 +5,18 @@
 namespace tetrad::cuda {
 namespace {
 
-[[noreturn]] void fail_at(const std::source_location& where, std::string_view library, const char* what) {
-  throw Error(fmt::format("{}: {} ({}, {}:{})", library, what, where.function_name(), where.file_name(),
-                          where.line()),
+[[noreturn]] void fail_at(const Place& where, std::string_view library, const char* what) {
+  throw Error(fmt::format("{}: {} ({}, {}:{})", library, what, where.function, where.file, where.line),
               ExitCode::failure);
 }
 
 }  // namespace
 
-void check(cudaError_t result, std::source_location where) {
+void check(cudaError_t result, Place where) {
   if (result != cudaSuccess) fail_at(where, "CUDA", cudaGetErrorString(result));
 }
 
-void check(cublasStatus_t result, std::source_location where) {
+void check(cublasStatus_t result, Place where) {
   if (result != CUBLAS_STATUS_SUCCESS) fail_at(where, "cuBLASLt", cublasLtGetStatusString(result));
 }
 

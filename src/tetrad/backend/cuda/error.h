@@ -4,17 +4,26 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
-#include <source_location>
-
 namespace tetrad::cuda {
 
+/// A place in the source. (std::source_location needs a newer clang than clang-tidy is built on in
+/// Debian 12.)
+struct Place {
+  const char* file;
+  int line;
+  const char* function;
+
+  static constexpr Place here(const char* file = __builtin_FILE(), int line = __builtin_LINE(),
+                              const char* function = __builtin_FUNCTION()) {
+    return {file, line, function};
+  }
+};
+
 /// Throws Error that names the call's place.
-void check(cudaError_t result, std::source_location where = std::source_location::current());
-void check(cublasStatus_t result, std::source_location where = std::source_location::current());
+void check(cudaError_t result, Place where = Place::here());
+void check(cublasStatus_t result, Place where = Place::here());
 
 /// To be called after a kernel launch, which returns nothing itself.
-inline void check_launch(std::source_location where = std::source_location::current()) {
-  check(cudaGetLastError(), where);
-}
+inline void check_launch(Place where = Place::here()) { check(cudaGetLastError(), where); }
 
 }  // namespace tetrad::cuda
