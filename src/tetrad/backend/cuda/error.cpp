@@ -5,18 +5,18 @@
 namespace tetrad::cuda {
 namespace {
 
-[[noreturn]] void fail_at(const Place& where, std::string_view library, const char* what) {
+[[noreturn]] void fail_at(const SourcePlace& where, std::string_view library, const char* what) {
   throw Error(fmt::format("{}: {} ({}, {}:{})", library, what, where.function, where.file, where.line),
               ExitCode::failure);
 }
 
 }  // namespace
 
-void check(cudaError_t result, Place where) {
+void check(cudaError_t result, SourcePlace where) {
   if (result != cudaSuccess) fail_at(where, "CUDA", cudaGetErrorString(result));
 }
 
-void check(cublasStatus_t result, Place where) {
+void check(cublasStatus_t result, SourcePlace where) {
   if (result != CUBLAS_STATUS_SUCCESS) fail_at(where, "cuBLASLt", cublasLtGetStatusString(result));
 }
 
