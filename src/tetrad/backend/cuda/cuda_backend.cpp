@@ -107,11 +107,11 @@ class CudaBackend final : public Backend {
   void embedding(const EmbeddingForward& op) override { cuda::embedding(device_, op); }
   void embedding(const EmbeddingBackward& op) override { cuda::embedding(device_, op); }
   void rms_norm(const RmsNormForward& op) override {
-    check_width(op.x);
+    check_width(op);
     cuda::rms_norm(device_, op);
   }
   void rms_norm(const RmsNormBackward& op) override {
-    check_width(op.x);
+    check_width(op);
     cuda::rms_norm(device_, op);
   }
   void gated_norm(const GatedNormForward& op) override { cuda::gated_norm(device_, op); }
@@ -136,10 +136,11 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  static void check_width(const MatrixView& x) {
-    TETRAD_CHECK(x.cols <= cuda::kWidestNorm,
+  template <typename RmsNorm>
+  static void check_width(const RmsNorm& op) {
+    TETRAD_CHECK(op.x.cols <= cuda::widest_row(op),
                  "rms_norm on a GPU takes rows of up to {} values, not {}; use run.backend: cpu",
-                 cuda::kWidestNorm, x.cols);
+                 cuda::widest_row(op), op.x.cols);
   }
 
   cuda::Device device_;
