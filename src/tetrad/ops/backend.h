@@ -113,6 +113,11 @@ class Backend {
   virtual void attention(const AttentionForward& op) = 0;
   virtual void attention(const AttentionBackward& op) = 0;
   virtual void attention(const AttentionDecode& op) = 0;
+  /// From now on, for measurements that compare. False where these kernels are not there for the shape:
+  /// nothing changes.
+  virtual bool use_attention_engine(AttentionEngine engine, const AttentionShape& /*shape*/) {
+    return engine == AttentionEngine::best;
+  }
   virtual void causal_conv(const CausalConvForward& op) = 0;
   virtual void causal_conv(const CausalConvBackward& op) = 0;
   virtual void scan(const ScanForward& op) = 0;

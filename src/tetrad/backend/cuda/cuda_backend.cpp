@@ -3,6 +3,7 @@
 #include "tetrad/backend/cuda/activation.h"
 #include "tetrad/backend/cuda/adamw.h"
 #include "tetrad/backend/cuda/attention.h"
+#include "tetrad/backend/cuda/attention_cudnn.h"
 #include "tetrad/backend/cuda/device.h"
 #include "tetrad/backend/cuda/elementwise.h"
 #include "tetrad/backend/cuda/embedding.h"
@@ -43,6 +44,7 @@ class CudaBackend final : public Backend {
     return {{"quantize", "own kernels, byte-equal to the CPU"},
             {"gemm", "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
             {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
+            {"attention by cuDNN", cuda::cudnn_attention_state(device_)},
             {"scan", "chunked state-space duality"},
             {"cross_entropy", "head and softmax in chunks of tokens"},
             {"norms, rope, activations, adamw", "own kernels"}};
@@ -120,6 +122,9 @@ class CudaBackend final : public Backend {
   void attention(const AttentionForward& op) override { cuda::attention(device_, op); }
   void attention(const AttentionBackward& op) override { cuda::attention(device_, op); }
   void attention(const AttentionDecode& op) override { cuda::attention(device_, op); }
+  bool use_attention_engine(AttentionEngine engine, const AttentionShape& shape) override {
+    return cuda::use_attention_engine(device_, engine, shape);
+  }
   void causal_conv(const CausalConvForward& op) override { cuda::causal_conv(device_, op); }
   void causal_conv(const CausalConvBackward& op) override { cuda::causal_conv(device_, op); }
   void scan(const ScanForward& op) override { cuda::scan(device_, op); }
