@@ -72,10 +72,10 @@ void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtyp
   Tensor copy = backend.make_tensor(dtype, rows, cols);
   const auto bytes = static_cast<double>(x.bytes().size());
   Tensor amax = amax_of(backend, x.const_view());
-  const AmaxReport report{amax.f32(), backend.name() != "cpu"};
+  const AmaxReport told{amax.f32(), backend.name() != "cpu"};
   for (Case test : cases()) {
-    if (test.told && !report.known) continue;
-    if (test.told) test.options.input = &report;
+    if (test.told && !told.known) continue;
+    if (test.told) test.options.input = &told;
     QuantizedTensor out;
     const Pair seconds = Stopwatch(backend, repeats)
                              .measure([&] { backend.quantize(x.const_view(), test.spec, test.options, out); },

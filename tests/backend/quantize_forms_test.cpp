@@ -76,7 +76,7 @@ std::vector<Forms> forms() {
 }
 
 TEST_P(QuantizeForms, TwoAtATimeAreThoseOfEach) {
-  for (const auto [rows, cols] :
+  for (const auto& [rows, cols] :
        {std::pair<std::int64_t, std::int64_t>{32, 32}, {64, 160}, {256, 128}, {32, 544}}) {
     Values values = normal_values(rows * cols, 1);
     for (const bool poisoned : {false, true}) {
