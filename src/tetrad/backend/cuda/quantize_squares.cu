@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) encode_kernel(QuantProblem p, Memory
   if (!inside) return;
 
   const nvfp4::BlockScale scale =
-      nvfp4::block_scale(std::bit_cast<float>(largest), nvfp4::tensor_scale(p.tensor_amax()));
+      fast_block_scale(std::bit_cast<float>(largest), nvfp4::tensor_scale(p.tensor_amax()));
   const float value = p.is_poisoned() ? std::numeric_limits<float>::quiet_NaN() : E4m3::decode(scale.byte);
   Bf16* out = static_cast<Bf16*>(p.codes) + row * memory.cols + col;
 #pragma unroll
