@@ -195,7 +195,9 @@ void check_two(Checker& checker, const std::string& kind, std::int64_t rows, std
   for (const Rounding row_rounding : {Rounding::nearest, Rounding::stochastic})
     for (const Rounding col_rounding : {Rounding::nearest, Rounding::stochastic_hardware})
       for (const int hadamard : {0, 16})
-        for (const Form form : {Form::packed, Form::operand}) {
+        for (const auto& [row_form, col_form] : {std::pair{Form::operand, Form::packed},
+                                                 {Form::operand, Form::operand},
+                                                 {Form::packed, Form::packed}}) {
           const QuantSpec row_spec{.rounding = row_rounding};
           const QuantSpec col_spec{.axis = 0, .rounding = col_rounding, .hadamard = hadamard};
           QuantizeOptions row_options{.random = kRandom, .telemetry = Telemetry::none};
@@ -205,13 +207,13 @@ void check_two(Checker& checker, const std::string& kind, std::int64_t rows, std
           QuantizedTensor row, column, row_expected, col_expected;
           cpu::quantize(input.host_view, row_spec, row_options, row_expected);
           cpu::quantize(input.host_view, col_spec, col_options, col_expected);
-          row_options.form = Form::operand;
-          col_options.form = form;
+          row_options.form = row_form;
+          col_options.form = col_form;
           quantize_two(checker.device, input.device_view, row_spec, row_options, row, col_spec, col_options,
                        column);
-          const std::string what =
-              fmt::format("two {} {}x{} {} {} hadamard {} form {}", kind, rows, cols, name_of(row_rounding),
-                          name_of(col_rounding), hadamard, static_cast<int>(form));
+          const std::string what = fmt::format("two {} {}x{} {} {} hadamard {} forms {} {}", kind, rows, cols,
+                                               name_of(row_rounding), name_of(col_rounding), hadamard,
+                                               static_cast<int>(row_form), static_cast<int>(col_form));
           compare(checker, row, row_expected, what + " row");
           compare(checker, column, col_expected, what + " column");
         }
@@ -353,6 +355,7 @@ void time_all(Checker& checker) {
   both_ways("along tokens, RHT 16, stochastic, operand", x, rht_sr, kColMajor, Form::operand);
   both_ways("16x16 nearest operand", x, {.block = {16, 16}}, kRowMajor, Form::operand);
   both_ways("16x16 nearest operand, f32", weights, {.block = {16, 16}}, kRowMajor, Form::operand);
+  both_ways("16x16 nearest packed, f32", weights, {.block = {16, 16}}, kRowMajor, Form::packed);
 
   const QuantizeOptions packed{.random = kRandom, .telemetry = Telemetry::none};
   const QuantizeOptions packed_in_place{.random = kRandom, .order = kColMajor, .telemetry = Telemetry::none};
@@ -397,6 +400,8 @@ void time_all(Checker& checker) {
          [&] { quantize_two(device, x, {}, row_options, out, rht, col_options, other); });
   report("two: stochastic operand + RHT stochastic packed, all", 2 + 2 + 0.5625,
          [&] { quantize_two(device, x, sr, row_options, out, rht_sr, col_options, other); });
+  report("two: stochastic packed + RHT stochastic packed, all", 2 + 2 * 0.5625,
+         [&] { quantize_two(device, x, sr, packed, out, rht_sr, col_options, other); });
   report("expand, column-major", 2 + 0.5625, [&] { expand(device, other, copy.as<Bf16>()); });
   QuantProblem plain = make_problem(x, {}, row_options, out);
   plain.state = state.as<QuantState>();
