@@ -1,13 +1,17 @@
-// NVFP4 operands in the layouts of native products, made on a device: any will do, for only the product
-// itself needs Blackwell.
+// NVFP4 operands in the layouts of native products, made on a device: any will do. The product itself needs
+// Blackwell.
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <tuple>
 #include <vector>
 
 #include "oracle/inputs.h"
+#include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cpu/quantize.h"
+#include "tetrad/backend/cuda/blas.h"
 #include "tetrad/backend/cuda/error.h"
 #include "tetrad/backend/cuda/fp4_operand.h"
 #include "tetrad/core/tensor.h"
@@ -78,6 +82,48 @@ TEST(NativeOnDevice, OperandsAreThoseOfTheCpu) {
     expect_operand(turned.a, rows);
     expect_operand(turned.b, rows);
   }
+}
+
+std::vector<float> code_times_scale(const QuantizedTensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.rows * tensor.cols));
+  cpu::decode(tensor, {0, tensor.rows, 0, tensor.cols}, cpu::DecodeTo::operand, values.data(), tensor.cols);
+  return values;
+}
+
+TEST(NativeOnDevice, ProductIsThatOfTheValues) {
+  if (!device().is_native(Format::nvfp4))
+    GTEST_SKIP() << "an FP4 product needs compute capability 10.0; this is " << device().properties().name;
+  constexpr std::int64_t kM = 272;
+  constexpr std::int64_t kN = 528;
+  constexpr std::int64_t kK = 1056;
+  const QuantizedTensor a = quantized(kM, kK, {}, CodeOrder::row_major);
+  const QuantizedTensor b = quantized(kN, kK, {.block = {16, 16}}, CodeOrder::row_major);
+  const QuantizedTensor device_a = uploaded(a);
+  const QuantizedTensor device_b = uploaded(b);
+  constexpr float kBefore = 3.0f;
+  std::vector<float> out(kM * kN, kBefore);
+  Buffer device_out = device().allocate(out.size() * sizeof(float));
+  check(cudaMemcpy(device_out.data(), out.data(), device_out.size(), cudaMemcpyHostToDevice));
+  ASSERT_TRUE(multiply(device(), fp4_operands(device(), device_a, device_b),
+                       mutable_view_of(device_out.as<float>(), kM, kN), device().one(), device().one()))
+      << "cuBLASLt has no kernel";
+  device().synchronize();
+  check(cudaMemcpy(out.data(), device_out.data(), device_out.size(), cudaMemcpyDeviceToHost));
+
+  const std::vector<float> x = code_times_scale(a);
+  const std::vector<float> y = code_times_scale(b);
+  for (std::int64_t i = 0; i < kM; ++i)
+    for (std::int64_t j = 0; j < kN; ++j) {
+      double sum = kBefore;
+      double magnitude = kBefore;
+      for (std::int64_t k = 0; k < kK; ++k) {
+        const double product = static_cast<double>(x[static_cast<std::size_t>(i * kK + k)]) *
+                               static_cast<double>(y[static_cast<std::size_t>(j * kK + k)]);
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      ASSERT_NEAR(out[static_cast<std::size_t>(i * kN + j)], sum, 0x1p-24 * (kK + 8) * magnitude);
+    }
 }
 
 }  // namespace
