@@ -27,6 +27,7 @@ Device& device() {
 Buffer uploaded(const Buffer& host) {
   Buffer result = device().allocate(host.size());
   check(cudaMemcpy(result.data(), host.data(), host.size(), cudaMemcpyHostToDevice));
+  check(cudaDeviceSynchronize());  // the device's stream does not wait for such copies
   return result;
 }
 
@@ -104,6 +105,7 @@ TEST(NativeOnDevice, ProductIsThatOfTheValues) {
   std::vector<float> out(kM * kN, kBefore);
   Buffer device_out = device().allocate(out.size() * sizeof(float));
   check(cudaMemcpy(device_out.data(), out.data(), device_out.size(), cudaMemcpyHostToDevice));
+  check(cudaDeviceSynchronize());
   ASSERT_TRUE(multiply(device(), fp4_operands(device(), device_a, device_b),
                        mutable_view_of(device_out.as<float>(), kM, kN), device().one(), device().one()))
       << "cuBLASLt has no kernel";

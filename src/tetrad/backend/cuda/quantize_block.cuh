@@ -131,8 +131,8 @@ class EightValues {
 
  private:
   static constexpr bool kNearest = kTame && !kStochastic;
-  std::conditional_t<kNearest, float, std::uint32_t> item_[2]
-                                                          [4];  //!< steps, or values that wait for the rest
+  using Item = std::conditional_t<kNearest, float, std::uint32_t>;
+  Item item_[2][4];  //!< steps, or values that wait for the others
 };
 
 TETRAD_HD inline std::uint32_t bias_of(const QuantProblem& p) {
