@@ -9,9 +9,9 @@
 namespace tetrad::cuda {
 namespace {
 
-constexpr std::int64_t kUnit = 16;         //!< rows are a multiple of this
+constexpr std::int64_t kRowUnit = 16;      //!< rows are a multiple of this
 constexpr std::int64_t kFp4Depth = 32;     //!< codes in 16 bytes
-constexpr std::uintptr_t kAlignment = 16;  //!< bytes
+constexpr std::uintptr_t kLineBytes = 16;  //!< bytes
 
 const QuantizedTensor* quantized(const GemmOperand& operand, Format format) {
   const QuantizedTensor* tensor = operand.quantized();
@@ -28,7 +28,7 @@ bool is_native_fp8(const GemmOperand& operand) {
   // dimension.
   const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !operand.is_transposed();
   const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
-  return (rows_of_128 || squares) && operand.rows() % kUnit == 0 && operand.cols() % fp8::kBlock == 0;
+  return (rows_of_128 || squares) && operand.rows() % kRowUnit == 0 && operand.cols() % fp8::kBlock == 0;
 }
 
 bool is_native_fp4(const GemmOperand& operand) {
@@ -37,13 +37,13 @@ bool is_native_fp4(const GemmOperand& operand) {
   // Likewise; of squares only those are turned that lie as weights do.
   const bool turned_squares =
       tensor->spec.block == BlockShape{nvfp4::kBlock, nvfp4::kBlock} && tensor->order == CodeOrder::row_major;
-  return (!operand.is_transposed() || turned_squares) && operand.rows() % kUnit == 0 &&
+  return (!operand.is_transposed() || turned_squares) && operand.rows() % kRowUnit == 0 &&
          operand.cols() % kFp4Depth == 0;
 }
 
 bool is_native_output(const MutableMatrixView& out) {
-  return reinterpret_cast<std::uintptr_t>(out.data) % kAlignment == 0 &&
-         out.row_stride * bits_of(out.dtype) / 8 % static_cast<std::int64_t>(kAlignment) == 0;
+  return reinterpret_cast<std::uintptr_t>(out.data) % kLineBytes == 0 &&
+         out.row_stride * bits_of(out.dtype) / 8 % static_cast<std::int64_t>(kLineBytes) == 0;
 }
 
 }  // namespace tetrad::cuda
