@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kRowUnit = 16;      //!< rows are a multiple of this
 constexpr std::int64_t kFp4Depth = 32;     //!< codes in 16 bytes
-constexpr std::uintptr_t kLineBytes = 16;  //!< bytes
+constexpr std::uintptr_t kLineBytes = 16;  //!< addresses, and bytes from line to line
 
 const QuantizedTensor* quantized(const GemmOperand& operand, Format format) {
   const QuantizedTensor* tensor = operand.quantized();
