@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "tetrad/model/decoder.h"
@@ -81,15 +80,17 @@ TEST_P(DeviceMemory, IsWhatTheEstimateSays) {
   RecordProperty("measured_over_predicted", std::to_string(measured / predicted));
 }
 
+std::string name_of(const ::testing::TestParamInfo<Parameters>& test) {
+  constexpr const char* kNames[] = {"none", "cheap", "ffn", "full"};
+  const auto& [recipe, is_hybrid, recompute] = test.param;
+  return recipe + (is_hybrid ? "_hybrid_" : "_llama_") + kNames[static_cast<std::size_t>(recompute)];
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceMemory,
     ::testing::Combine(::testing::Values("bf16", "nvfp4", "mxfp4", "fp8"), ::testing::Bool(),
                        ::testing::Values(Recompute::none, Recompute::cheap, Recompute::ffn, Recompute::full)),
-    [](const auto& test) {
-      constexpr const char* kNames[] = {"none", "cheap", "ffn", "full"};
-      return std::get<0>(test.param) + (std::get<1>(test.param) ? "_hybrid_" : "_llama_") +
-             kNames[static_cast<std::size_t>(std::get<2>(test.param))];
-    });
+    name_of);
 
 }  // namespace
 }  // namespace tetrad::testing

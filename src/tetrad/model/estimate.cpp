@@ -37,7 +37,7 @@ class ActivationMemory {
     add_linear(linears[0], precisions[0], Place::first, keep, true);
     // The attention's output is kept, or not, by the attention itself.
     add_linear(linears[1], precisions[1], Place::second, keep, letter != '*');
-    share(Scratch::gradient_wide, linears[0].out);
+    if (letter != '-') share(Scratch::gradient_wide, linears[0].out);  // feed-forward blocks need none
     share(Scratch::gradient_middle, linears[1].in);
     save(Scratch::wide, linears[0].out, keep != Keep::nothing);
     if (letter == '*') add_attention(keep);

@@ -46,10 +46,10 @@ class MlpBlock final : public Block {
   void differentiate(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
     const MutableMatrixView middle =
         scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, down_.in_features());
-    const MutableMatrixView wide = scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, up_.out_features());
+    const MutableMatrixView wide = wide_.view();  // its gradient takes its place
     const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
     down_.backward(pass, as_const(dx), &middle);
-    backend_.activation(ActivationBackward{activation_, as_const(wide_.view()), as_const(middle), wide});
+    backend_.activation(ActivationBackward{activation_, as_const(wide), as_const(middle), wide});
     up_.backward(pass, as_const(wide), &normed);
     norm_.backward(x, as_const(normed), dx);
   }

@@ -22,7 +22,7 @@ struct ActivationBackward {
   Activation kind = Activation::swiglu;
   MatrixView x;
   MatrixView dy;
-  MutableMatrixView dx;  //!< written
+  MutableMatrixView dx;  //!< written; may lie where x does
 };
 
 // Throw Error where views do not fit together.
