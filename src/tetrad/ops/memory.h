@@ -58,8 +58,8 @@ class OperationMemory {
   explicit OperationMemory(const MemoryTraits& traits);
 
   void product(const OperandShape& a, const OperandShape& b, DType out);
-  /// Of one matrix; `statistics`: telemetry is measured.
-  void quantize(const QuantSpec& spec, std::int64_t elements, bool statistics);
+  /// Of one matrix of `count` elements; `statistics`: telemetry is measured.
+  void quantize(const QuantSpec& spec, std::int64_t count, bool statistics);
   void embedding(std::int64_t tokens, std::int64_t width);
   void attention(const AttentionShape& shape);
   void mamba2(const Mamba2Shape& shape, std::int64_t kernel, DType dtype);
