@@ -56,11 +56,11 @@ sanitize-gpu:
 	@$(MAKE) --no-print-directory build PRESET=gpu
 	@scripts/sanitize-gpu
 
-lint: build
+lint: setup
 	@scripts/lint
 
 format:
 	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
 
 clean:
-	rm -rf build build-portable build-sanitize build-gpu
+	rm -rf build build-portable build-sanitize build-gpu build-lint

@@ -4,48 +4,78 @@
 #include "random_data.h"
 
 namespace tetrad::bench {
+namespace {
+
+/// One problem, its data and the time of its passes.
+class AttentionWork {
+ public:
+  AttentionWork(Backend& backend, const AttentionCase& c)
+      : backend_(backend),
+        shape_{c.batch,    c.sequence, c.heads,
+               c.kv_heads, c.head_dim, 1.0f / std::sqrt(static_cast<float>(c.head_dim))},
+        q_width_(c.heads * c.head_dim),
+        kv_width_(c.kv_heads * c.head_dim),
+        qkv_(random_tensor(backend, DType::bf16, tokens(), q_width_ + 2 * kv_width_, 1)),
+        dout_(random_tensor(backend, DType::bf16, tokens(), q_width_, 2)),
+        out_(backend.make_tensor(DType::bf16, tokens(), q_width_)),
+        dqkv_(backend.make_tensor(DType::bf16, tokens(), q_width_ + 2 * kv_width_)),
+        log_sum_exp_(backend.make_tensor(DType::f32, 1, tokens() * c.heads)) {}
+
+  const AttentionShape& shape() const { return shape_; }
+  /// Of the forward pass: two products of half the square each.
+  double gigaflop() const {
+    return 2e-9 * static_cast<double>(tokens()) * static_cast<double>(shape_.sequence) *
+           static_cast<double>(q_width_);
+  }
+
+  void forward() {
+    const MatrixView in = qkv_.const_view();
+    backend_.attention(AttentionForward{shape_, columns(in, 0, q_width_), columns(in, q_width_, kv_width_),
+                                        columns(in, q_width_ + kv_width_, kv_width_), out_.view(),
+                                        log_sum_exp_.f32()});
+  }
+  void backward() {
+    const MatrixView in = qkv_.const_view();
+    const MutableMatrixView gradient = dqkv_.view();
+    backend_.attention(AttentionBackward{
+        shape_, columns(in, 0, q_width_), columns(in, q_width_, kv_width_),
+        columns(in, q_width_ + kv_width_, kv_width_), out_.const_view(), log_sum_exp_.f32(),
+        dout_.const_view(), columns(gradient, 0, q_width_), columns(gradient, q_width_, kv_width_),
+        columns(gradient, q_width_ + kv_width_, kv_width_)});
+  }
+
+ private:
+  std::int64_t tokens() const { return shape_.batch * shape_.sequence; }
+
+  Backend& backend_;
+  AttentionShape shape_;
+  std::int64_t q_width_, kv_width_;
+  Tensor qkv_, dout_, out_, dqkv_, log_sum_exp_;
+};
+
+}  // namespace
 
 void attention(Backend& backend, const AttentionCase& c, int repeats, const Report& report) {
-  const std::int64_t tokens = c.batch * c.sequence;
-  const std::int64_t q_width = c.heads * c.head_dim;
-  const std::int64_t kv_width = c.kv_heads * c.head_dim;
-  const AttentionShape shape{c.batch,    c.sequence, c.heads,
-                             c.kv_heads, c.head_dim, 1.0f / std::sqrt(static_cast<float>(c.head_dim))};
-  const Tensor qkv = random_tensor(backend, DType::bf16, tokens, q_width + 2 * kv_width, 1);
-  const Tensor dout = random_tensor(backend, DType::bf16, tokens, q_width, 2);
-  Tensor out = backend.make_tensor(DType::bf16, tokens, q_width);
-  Tensor dqkv = backend.make_tensor(DType::bf16, tokens, q_width + 2 * kv_width);
-  Tensor log_sum_exp = backend.make_tensor(DType::f32, 1, tokens * c.heads);
-  const MatrixView in = qkv.const_view();
-  const MutableMatrixView gradient = dqkv.view();
-  const auto forward = [&] {
-    backend.attention(AttentionForward{shape, columns(in, 0, q_width), columns(in, q_width, kv_width),
-                                       columns(in, q_width + kv_width, kv_width), out.view(),
-                                       log_sum_exp.f32()});
-  };
-  const auto backward = [&] {
-    backend.attention(AttentionBackward{shape, columns(in, 0, q_width), columns(in, q_width, kv_width),
-                                        columns(in, q_width + kv_width, kv_width), out.const_view(),
-                                        log_sum_exp.f32(), dout.const_view(), columns(gradient, 0, q_width),
-                                        columns(gradient, q_width, kv_width),
-                                        columns(gradient, q_width + kv_width, kv_width)});
-  };
-  // Two products of half the square each; the backward pass counts 2.5 times that.
-  const double gigaflop =
-      2e-9 * static_cast<double>(tokens) * static_cast<double>(c.sequence) * static_cast<double>(q_width);
+  AttentionWork work(backend, c);
   ReferenceProduct reference(backend, 4096, 4096, 4096);
   const double ceiling = 1e-9 * reference.flop();
-  const Pair alone = Stopwatch(backend, repeats).measure(forward, [&] { reference(); });
-  report({"forward", "GFLOP/s", gigaflop / alone.work, ceiling / alone.ceiling, reference.name()});
-  const Pair both = Stopwatch(backend, repeats)
-                        .measure(
-                            [&] {
-                              forward();
-                              backward();
-                            },
-                            [&] { reference(); });
-  report({"forward + backward", "GFLOP/s", 3.5 * gigaflop / both.work, ceiling / both.ceiling,
-          reference.name()});
+  const auto measure = [&](const std::string& name, double gigaflop, const std::function<void()>& passes) {
+    const Pair times = Stopwatch(backend, repeats).measure(passes, [&] { reference(); });
+    report({name, "GFLOP/s", gigaflop / times.work, ceiling / times.ceiling, reference.name()});
+  };
+  const std::pair<AttentionEngine, const char*> engines[] = {{AttentionEngine::best, ""},
+                                                             {AttentionEngine::own, ", own kernels"},
+                                                             {AttentionEngine::library, ", library"}};
+  for (const auto& [engine, name] : engines) {
+    if (!backend.use_attention_engine(engine, work.shape())) continue;
+    measure(std::string("forward") + name, work.gigaflop(), [&] { work.forward(); });
+    // The backward pass counts 2.5 forward passes.
+    measure(std::string("forward + backward") + name, 3.5 * work.gigaflop(), [&] {
+      work.forward();
+      work.backward();
+    });
+  }
+  backend.use_attention_engine(AttentionEngine::best, work.shape());
 }
 
 }  // namespace tetrad::bench

@@ -7,6 +7,7 @@ namespace {
 struct Case {
   QuantSpec spec;
   QuantizeOptions options = {.telemetry = Telemetry::none};
+  bool told = false;  //!< the input's amax by its producer, as after an activation
 };
 
 std::vector<Case> cases() {
@@ -28,6 +29,12 @@ std::vector<Case> cases() {
           {{.block = {1, 16}, .axis = 0, .hadamard = 16}, kInPlace},
           {{.block = {1, 16}, .axis = 0, .rounding = kSr, .hadamard = 16}, kInPlace},
           {{.block = {1, 16}, .axis = 0, .rounding = kSr, .hadamard = 16}, kOperandInPlace},
+          {{.block = {1, 16}}, kOperand, true},
+          {{.block = {16, 16}}, kOperand, true},
+          {{.block = {1, 16}, .rounding = kSr}, kOperand, true},
+          {{.block = {1, 16}, .axis = 0, .hadamard = 16}, kInPlace, true},
+          {{.block = {1, 16}, .axis = 0, .rounding = kSr, .hadamard = 16}, kInPlace, true},
+          {{.block = {1, 16}, .axis = 0, .rounding = kSr, .hadamard = 16}, kOperandInPlace, true},
           {{.block = {1, 16}, .adaptive = true}},
           {{.format = Format::mxfp4, .block = {1, 32}}},
           {{.format = Format::fp8, .block = {1, 128}}},
@@ -38,9 +45,23 @@ std::string name_of(const Case& test) {
   std::string name = describe(test.spec);
   if (test.options.order == CodeOrder::col_major) name += ", in place";
   if (test.options.form == Form::operand) name += ", as operand";
+  if (test.told) name += ", amax told";
   if (test.options.telemetry == Telemetry::sampled) name += ", telemetry";
   if (test.options.telemetry == Telemetry::full) name += ", full telemetry";
   return name;
+}
+
+/// What a producer of x would have told: the amax of x, and of x transformed along the tokens.
+Tensor amax_of(Backend& backend, const MatrixView& x) {
+  const QuantSpec specs[2] = {{.block = {1, 16}}, {.block = {1, 16}, .axis = 0, .hadamard = 16}};
+  float amax[2];
+  for (int i = 0; i < 2; ++i) {
+    QuantizedTensor out;
+    amax[i] = backend.quantize(x, specs[i], {.telemetry = Telemetry::sampled}, out).amax;
+  }
+  Tensor result = backend.make_tensor(DType::f32, 1, 2);
+  backend.upload(std::as_bytes(std::span(amax)), result.bytes());
+  return result;
 }
 
 }  // namespace
@@ -50,7 +71,11 @@ void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtyp
   const Tensor x = random_tensor(backend, dtype, rows, cols, 1);
   Tensor copy = backend.make_tensor(dtype, rows, cols);
   const auto bytes = static_cast<double>(x.bytes().size());
-  for (const Case& test : cases()) {
+  Tensor amax = amax_of(backend, x.const_view());
+  const AmaxReport report{amax.f32(), backend.name() != "cpu"};
+  for (Case test : cases()) {
+    if (test.told && !report.known) continue;
+    if (test.told) test.options.input = &report;
     QuantizedTensor out;
     const Pair seconds = Stopwatch(backend, repeats)
                              .measure([&] { backend.quantize(x.const_view(), test.spec, test.options, out); },

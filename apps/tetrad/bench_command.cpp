@@ -33,7 +33,7 @@ std::vector<std::int64_t> parse_extents(const std::string& text, std::size_t cou
   return extents;
 }
 
-struct Options {
+struct BenchOptions {
   std::string size;
   std::string dtype = "bf16";
   std::string backend = "auto";
@@ -97,45 +97,45 @@ class Reporter {
   bool json_;
 };
 
-using Run = void (*)(Backend&, const Options&, const bench::Report&);
+using Run = void (*)(Backend&, const BenchOptions&, const bench::Report&);
 
 /// One benchmark: what it is called, what it needs and what it says in --help.
 struct Benchmark {
   const char* name;
   const char* help;
   const char* size_help;  //!< null: takes no --size
-  Options defaults;
+  BenchOptions defaults;
   Run run;
   const char* examples;
 };
 
-void run_quantize(Backend& backend, const Options& options, const bench::Report& report) {
+void run_quantize(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const auto extents = parse_extents(options.size, 2);
   bench::quantize(backend, extents[0], extents[1], options.dtype == "bf16" ? DType::bf16 : DType::f32,
                   options.repeats, report);
 }
 
-void run_gemm(Backend& backend, const Options& options, const bench::Report& report) {
+void run_gemm(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const auto extents = parse_extents(options.size, 3);
   bench::gemm(backend, extents[0], extents[1], extents[2], options.repeats, report);
 }
 
-void run_linear(Backend& backend, const Options& options, const bench::Report& report) {
+void run_linear(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const auto extents = parse_extents(options.size, 3);
   bench::linear(backend, extents[0], extents[1], extents[2], options.repeats, report);
 }
 
-void run_attention(Backend& backend, const Options& options, const bench::Report& report) {
+void run_attention(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const auto e = parse_extents(options.size, 5, 1);
   bench::attention(backend, {e[0], e[1], e[2], e[3], e[4]}, options.repeats, report);
 }
 
-void run_mamba(Backend& backend, const Options& options, const bench::Report& report) {
+void run_mamba(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const auto e = parse_extents(options.size, 7, 1);
   bench::mamba(backend, {e[0], e[1], e[2], e[3], e[4], e[5], e[6]}, options.repeats, report);
 }
 
-void run_step(Backend& backend, const Options& options, const bench::Report& report) {
+void run_step(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const ModelConfig* model = find_preset(options.model);
   TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
   bench::step(backend, *model, options.recipes,
@@ -185,7 +185,7 @@ const std::vector<Benchmark>& benchmarks() {
   return all;
 }
 
-std::string title_of(const Benchmark& benchmark, const Options& options) {
+std::string title_of(const Benchmark& benchmark, const BenchOptions& options) {
   if (benchmark.size_help == nullptr)
     return fmt::format("{} {}, {} sequences of {} tokens{}", benchmark.name, options.model, options.batch,
                        options.sequence,
@@ -193,7 +193,7 @@ std::string title_of(const Benchmark& benchmark, const Options& options) {
   return fmt::format("{} {}", benchmark.name, options.size);
 }
 
-void add_options(CLI::App& command, const Benchmark& benchmark, Options& options) {
+void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& options) {
   if (benchmark.size_help != nullptr)
     command.add_option("--size", options.size, benchmark.size_help)->capture_default_str();
   if (benchmark.run == run_quantize)
@@ -235,7 +235,7 @@ void add_bench(CLI::App& app, Action& action) {
   set_examples(*command, "  tetrad bench quantize\n  tetrad bench gemm --size 2048x2048x2048 --json");
   for (const Benchmark& benchmark : benchmarks()) {
     CLI::App* sub = command->add_subcommand(benchmark.name, benchmark.help);
-    auto options = std::make_shared<Options>(benchmark.defaults);
+    auto options = std::make_shared<BenchOptions>(benchmark.defaults);
     add_options(*sub, benchmark, *options);
     set_examples(*sub, benchmark.examples);
     sub->callback([&action, &benchmark, options] {

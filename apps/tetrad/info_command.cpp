@@ -54,7 +54,7 @@ void print(const std::string& title, const std::vector<Property>& properties) {
   for (const auto& [name, value] : properties) fmt::print("  {:<14} {}\n", name, value);
 }
 
-nlohmann::json to_json(const std::vector<Property>& properties) {
+nlohmann::json named_values(const std::vector<Property>& properties) {
   nlohmann::json object = nlohmann::json::object();
   for (const auto& [name, value] : properties) object[name] = value;
   return object;
@@ -63,14 +63,15 @@ nlohmann::json to_json(const std::vector<Property>& properties) {
 void run(bool json) {
   const std::vector<BackendReport> backends = {report("cpu", cpu_backend), report("cuda", cuda_backend)};
   if (json) {
-    nlohmann::json object = {{"build", to_json(build_properties())},
-                             {"system", to_json(system_properties())},
-                             {"libraries", to_json(library_versions())}};
+    nlohmann::json object = {{"build", named_values(build_properties())},
+                             {"system", named_values(system_properties())},
+                             {"libraries", named_values(library_versions())}};
     for (const BackendReport& backend : backends) {
       nlohmann::json& entry = object["backends"][backend.name];
       entry = {{"available", backend.unavailable.empty()}};
       if (backend.unavailable.empty())
-        entry.update({{"properties", to_json(backend.properties)}, {"kernels", to_json(backend.kernels)}});
+        entry.update(
+            {{"properties", named_values(backend.properties)}, {"kernels", named_values(backend.kernels)}});
       else
         entry["reason"] = backend.unavailable;
     }

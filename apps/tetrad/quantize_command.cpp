@@ -6,7 +6,7 @@ namespace tetrad::app {
 namespace {
 
 /// The options as typed; turned into a QuantSpec once all are known, because defaults depend on the format.
-struct Options {
+struct TypedOptions {
   QuantizeArguments arguments;
   std::string format = "nvfp4";
   std::string block;
@@ -15,7 +15,7 @@ struct Options {
   bool demo = false;
 };
 
-void run(Options options) {
+void run(TypedOptions options) {
   QuantizeArguments& arguments = options.arguments;
   if (options.demo) {
     quantize_demo(arguments.seed, arguments.json);
@@ -39,7 +39,7 @@ void add_quantize(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "quantize",
       "Quantize every 2-D tensor of a safetensors file; print what was lost. Other tensors are copied.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TypedOptions>();
   QuantizeArguments& arguments = options->arguments;
   command->add_option("IN", arguments.input, "Input file: 2-D tensors must be F32, BF16 or F16")
       ->type_name("FILE");

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
@@ -7,6 +6,7 @@
 #include <set>
 
 #include "error_table.h"
+#include "progress.h"
 #include "quantize_command.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
@@ -156,14 +156,6 @@ QuantStats quantize_tensor(const TensorInfo& tensor, std::span<const std::byte> 
   return stats;
 }
 
-/// One line on the terminal that overwrites itself; nothing in a log.
-void show_progress(std::size_t done, std::size_t count, const std::string& name) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "\r\033[K[{}/{}] {}", done, count, name);
-  if (done == count) fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
-}
-
 void print_report(const QuantizeArguments& arguments, std::vector<ErrorRow> rows, std::size_t copied) {
   QuantStats total;
   nlohmann::json tensors = nlohmann::json::array();
@@ -198,7 +190,7 @@ void quantize_file(const QuantizeArguments& arguments) {
   create_folder_of(arguments.output);
   SafetensorsWriter writer(arguments.output, outputs, {{"tetrad.quantizer", describe(arguments.spec)}});
   std::vector<ErrorRow> rows;
-  std::size_t done = 0;
+  std::int64_t done = 0;
   for (const TensorInfo& tensor : file.tensors()) {
     const auto bytes = file.bytes(tensor);
     if (is_matrix(tensor))
@@ -206,7 +198,7 @@ void quantize_file(const QuantizeArguments& arguments) {
                       quantize_tensor(tensor, bytes, arguments, writer)});
     else
       writer.write(tensor.name, bytes);
-    show_progress(++done, file.tensors().size(), tensor.name);
+    show_progress(tensor.name, ++done, std::ssize(file.tensors()));
   }
   writer.commit();
   std::ranges::sort(rows, {}, &ErrorRow::name);

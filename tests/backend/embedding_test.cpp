@@ -45,13 +45,18 @@ TEST_P(Embedding, BackwardAddsEveryRow) {
     const TestMatrix dout(storage(), kTokens, width, random_values(kTokens * width, 1));
     std::vector<float> dtable = to_f32(random_values(kVocab * width, 2));
     std::vector<double> expected = to_f64(dtable);
+    std::vector<float> in_order = dtable;
     const std::vector<double> gradients = dout.values();
     for (std::size_t t = 0; t < tokens.size(); ++t)
-      for (std::int64_t i = 0; i < width; ++i)
-        expected[static_cast<std::size_t>(tokens[t] * width + i)] +=
-            gradients[t * static_cast<std::size_t>(width) + static_cast<std::size_t>(i)];
+      for (std::int64_t i = 0; i < width; ++i) {
+        const auto place = static_cast<std::size_t>(tokens[t] * width + i);
+        const double gradient = gradients[t * static_cast<std::size_t>(width) + static_cast<std::size_t>(i)];
+        expected[place] += gradient;
+        in_order[place] += static_cast<float>(gradient);
+      }
     device().embedding(EmbeddingBackward{tokens.data(), dout.view(), kVocab, dtable.data()});
     EXPECT_TRUE(close(dtable, expected, 1e-6));
+    if (device().name() == "cpu") EXPECT_EQ(dtable, in_order) << "the CPU adds in the order of the tokens";
   }
 }
 

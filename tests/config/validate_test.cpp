@@ -17,7 +17,7 @@ constexpr std::string_view kGood =
     "data: {sources: {a: x, b: y}}\n"
     "train: {steps: 10, batch: 8, sequence: 64, microbatch: 4}\n";
 
-struct Case {
+struct Contradiction {
   std::vector<std::string> overrides;
   std::vector<std::string> words;
 };
@@ -41,7 +41,7 @@ TEST(Validate, AcceptsWhatIsGood) {
 }
 
 TEST(Validate, NamesTheKeyAndSaysWhatToDo) {
-  const std::vector<Case> cases = {
+  const std::vector<Contradiction> cases = {
       {{"model.hidden=100"}, {"model.hidden is 100"}},
       {{"train.steps=0"}, {"set train.steps or train.tokens"}},
       {{"train.tokens=1e6"}, {"train.steps (10) and train.tokens (1000000)", "set one of them to 0"}},
@@ -74,7 +74,7 @@ TEST(Validate, NamesTheKeyAndSaysWhatToDo) {
       {{"data.phases=[{until: 1}]"}, {"data.phases[0].mix is empty"}},
       {{"schedule.warmup=0.5", "schedule.decay=0.6"}, {"schedule.warmup (0.5)", "schedule.decay (0.6)"}},
   };
-  for (const Case& c : cases)
+  for (const Contradiction& c : cases)
     expect_bad_input([&] { validate(parse_config(kGood, "good.yaml", c.overrides)); }, c.words,
                      c.overrides[0]);
   expect_bad_input(

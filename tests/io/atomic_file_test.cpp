@@ -9,11 +9,10 @@
 namespace tetrad {
 namespace {
 
+using testing::bytes_of;
 using testing::read_file;
 using testing::TemporaryFolder;
 using testing::write_file;
-
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 class AtomicFileTest : public ::testing::Test {
  protected:

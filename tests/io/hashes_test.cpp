@@ -3,13 +3,14 @@
 #include <string>
 #include <string_view>
 
+#include "support/files.h"
 #include "tetrad/io/crc32c.h"
 #include "tetrad/io/sha256.h"
 
 namespace tetrad {
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+using testing::bytes_of;
 
 // FIPS 180-4's examples and NIST's long one.
 TEST(Sha256, GivesThePublishedHashes) {

@@ -18,12 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using testing::bytes_of;
 using testing::FileSizeLimit;
 using testing::read_file;
 using testing::TemporaryFolder;
 using testing::write_file;
-
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

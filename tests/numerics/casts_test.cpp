@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "numerics/float_bits.h"
 #include "oracle/oracle.h"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/numerics/e2m1.h"
@@ -21,6 +22,11 @@
 namespace tetrad {
 namespace {
 
+using testing::bits_of;
+using testing::f32_of;
+using testing::kInfinityF32;
+using testing::kSignF32;
+
 // Every f32 is cast, except under sanitizers, whose instrumentation keeps the sweeps from being vectorised.
 // There they take a prime stride, which visits all bit positions alike; neighbourhoods of boundaries stay
 // complete in any build.
@@ -30,12 +36,8 @@ constexpr std::uint32_t kStride = 7;
 constexpr std::uint32_t kStride = 1;
 #endif
 
-constexpr std::uint32_t kSignF32 = 0x80000000u;
-constexpr std::uint32_t kInfinityF32 = 0x7F800000u;
 constexpr std::uint32_t kBf16Values = 1u << 16;
 
-constexpr float f32_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-constexpr std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 constexpr bool is_nan(std::uint32_t bits) { return (bits & ~kSignF32) > kInfinityF32; }
 
 struct E2m1Case {

@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+#include "numerics/float_bits.h"
 #include "oracle/oracle.h"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/numerics/fp8.h"
@@ -21,15 +22,16 @@
 namespace tetrad {
 namespace {
 
-constexpr std::uint32_t kInfinityF32 = 0x7F800000u;
+using testing::bits_of;
+using testing::f32_of;
+using testing::kInfinityF32;
+
 constexpr std::uint32_t kE4m3LargestByte = 0x7E;
 constexpr std::uint32_t kLargestCode = 7;  // 6 in E2M1
 constexpr std::uint32_t kCodeOf4 = 6;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-constexpr float f32_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-constexpr std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 constexpr bool is_nan_byte(std::uint32_t byte) { return (byte & 0x7Fu) == 0x7Fu; }
 
 // ---- Products, proved by the compiler ----

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "numerics/float_bits.h"
 #include "oracle/oracle.h"
 #include "tetrad/numerics/e2m1.h"
 #include "tetrad/numerics/e4m3.h"
@@ -18,13 +19,13 @@
 namespace tetrad {
 namespace {
 
+using testing::f32_of;
+using testing::kInfinityF32;
+using testing::kSignF32;
+
 constexpr std::uint32_t kBytes = 256;
-constexpr std::uint32_t kSignF32 = 0x80000000u;
-constexpr std::uint32_t kInfinityF32 = 0x7F800000u;
 
-constexpr float f32_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-
-struct E2m1Case {
+struct StochasticE2m1 {
   using Format = E2m1;
   static constexpr std::uint32_t kNegativeZero = 0x0;  // the code of an exact -0.0
   static int encode(double x, int byte, bool centred) {
@@ -33,7 +34,7 @@ struct E2m1Case {
   static double decode(int code) { return oracle::decode_e2m1(code); }
 };
 
-struct E4m3Case {
+struct StochasticE4m3 {
   using Format = E4m3;
   static constexpr std::uint32_t kNegativeZero = 0x80;
   static int encode(double x, int byte, bool centred) {
@@ -42,7 +43,7 @@ struct E4m3Case {
   static double decode(int code) { return oracle::decode_e4m3(code); }
 };
 
-struct E5m2Case {
+struct StochasticE5m2 {
   using Format = E5m2;
   static constexpr std::uint32_t kNegativeZero = 0x80;
   static int encode(double x, int byte, bool centred) {
@@ -136,8 +137,8 @@ double mean_bias(int offset, StochasticBias bias) {
 
 template <typename Case>
 class StochasticRounding : public ::testing::Test {};
-using Cases = ::testing::Types<E2m1Case, E4m3Case, E5m2Case>;
-TYPED_TEST_SUITE(StochasticRounding, Cases);
+using StochasticCases = ::testing::Types<StochasticE2m1, StochasticE4m3, StochasticE5m2>;
+TYPED_TEST_SUITE(StochasticRounding, StochasticCases);
 
 TYPED_TEST(StochasticRounding, EveryBf16AndByteAsTheOracle) {
   for_every_bf16([](float x) {

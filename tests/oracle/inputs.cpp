@@ -18,7 +18,7 @@ namespace {
 using Generator = std::mt19937_64;
 using Input = std::vector<float>;
 
-constexpr float kFloatMax = std::numeric_limits<float>::max();
+constexpr float kLargestF32 = std::numeric_limits<float>::max();
 
 /// A matrix that is being filled, and where its randomness comes from.
 struct Canvas {
@@ -124,7 +124,7 @@ void subnormals_mixed(Canvas& c) {
 }
 
 void float_max(Canvas& c) {
-  for (float& x : c.x) x = c.one_in(24) ? c.sign() * kFloatMax : c.any_of_magnitude(-38, 38.5);
+  for (float& x : c.x) x = c.one_in(24) ? c.sign() * kLargestF32 : c.any_of_magnitude(-38, 38.5);
   // Runs without the largest value, so that blocks of all magnitudes occur.
   for (long row = 0; row < c.rows; ++row) {
     for (long col = 0; col < c.cols; col += 16) {
@@ -133,7 +133,7 @@ void float_max(Canvas& c) {
       for (long k = col; k < std::min(col + 16, c.cols); ++k) c.at(row, k) = c.any_of_magnitude(top - 2, top);
     }
   }
-  if (!c.x.empty()) c.x.back() = -kFloatMax;
+  if (!c.x.empty()) c.x.back() = -kLargestF32;
 }
 
 void negative_zeros(Canvas& c) {
@@ -188,7 +188,7 @@ float at_or_beside(Canvas& c, double tie) {
   const float x = static_cast<float>(tie);
   const long side = c.integer(0, 7);
   if (side == 0) return c.sign() * std::nextafter(x, 0.0F);
-  if (side == 1) return c.sign() * std::nextafter(x, kFloatMax);
+  if (side == 1) return c.sign() * std::nextafter(x, kLargestF32);
   return c.sign() * x;
 }
 

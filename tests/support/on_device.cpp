@@ -50,6 +50,18 @@ class Staged {
     result.device_amax = upload(std::as_bytes(std::span(&tensor.amax, 1)));
     return result;
   }
+  /// A report that the program wants, made on the device.
+  AmaxReport* out(AmaxReport* report) {
+    if (report == nullptr) return nullptr;
+    return &reports_.emplace_back(report, AmaxReport{out(report->values, 2), false}).second;
+  }
+  QuantizeOptions in(QuantizeOptions options) {
+    if (options.input == nullptr) return options;
+    options.input =
+        &reports_.emplace_back(nullptr, AmaxReport{copy_of(options.input->values), options.input->known})
+             .second;
+    return options;
+  }
   GemmOperand in(const GemmOperand& operand) {
     const GemmOperand staged = operand.quantized() != nullptr ? GemmOperand(in(*operand.quantized()))
                                                               : GemmOperand(in(*operand.dense()));
@@ -65,6 +77,8 @@ class Staged {
       for (std::size_t i = 0; i < bytes.size(); ++i)
         if (bytes[i] != copy.before[i]) static_cast<std::byte*>(copy.host)[i] = bytes[i];
     }
+    for (auto& [report, staged] : reports_)
+      if (report != nullptr) report->known = staged.known;
     device_.synchronize();
   }
 
@@ -83,6 +97,8 @@ class Staged {
     bool written;
     std::vector<std::byte> before;
   };
+
+  float* copy_of(const float* pair) { return static_cast<float*>(copy(pair, 2 * sizeof(float), false)); }
 
   template <typename View>
   static std::size_t bytes_of(const View& view) {
@@ -110,6 +126,8 @@ class Staged {
   Backend& device_;
   std::list<Copy> copies_;
   std::list<QuantizedTensor> tensors_;
+  std::list<std::pair<AmaxReport*, AmaxReport>>
+      reports_;  //!< the program's, if it is to learn of it; the device's
 };
 
 std::vector<AdamWTensor> stage(Staged& staged, std::span<const AdamWTensor> tensors) {
@@ -160,7 +178,7 @@ QuantStats OnDevice::quantize(const MatrixView& x, const QuantSpec& spec, const 
                               QuantizedTensor& out) {
   Staged staged(device_);
   QuantizedTensor on_device;
-  const QuantStats stats = device_.quantize(staged.in(x), spec, options, on_device);
+  const QuantStats stats = device_.quantize(staged.in(x), spec, staged.in(options), on_device);
   bring_down(device_, on_device, out);
   return stats;
 }
@@ -170,8 +188,10 @@ std::array<QuantStats, 2> OnDevice::quantize(const MatrixView& x, const Quantize
   Staged staged(device_);
   QuantizedTensor one;
   QuantizedTensor two;
+  const QuantizeOptions first_options = staged.in(first.options);
+  const QuantizeOptions second_options = staged.in(second.options);
   const std::array<QuantStats, 2> stats =
-      device_.quantize(staged.in(x), {first.spec, first.options, one}, {second.spec, second.options, two});
+      device_.quantize(staged.in(x), {first.spec, first_options, one}, {second.spec, second_options, two});
   bring_down(device_, one, first.out);
   bring_down(device_, two, second.out);
   return stats;
@@ -336,13 +356,14 @@ void OnDevice::mamba2_step(const Mamba2Step& op) {
 
 void OnDevice::activation(const ActivationForward& op) {
   Staged staged(device_);
-  device_.activation(ActivationForward{op.kind, staged.in(op.x), staged.out(op.y)});
+  device_.activation(ActivationForward{op.kind, staged.in(op.x), staged.out(op.y), staged.out(op.amax)});
   staged.finish();
 }
 
 void OnDevice::activation(const ActivationBackward& op) {
   Staged staged(device_);
-  device_.activation(ActivationBackward{op.kind, staged.in(op.x), staged.in(op.dy), staged.out(op.dx)});
+  device_.activation(
+      ActivationBackward{op.kind, staged.in(op.x), staged.in(op.dy), staged.out(op.dx), staged.out(op.amax)});
   staged.finish();
 }
 

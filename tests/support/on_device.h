@@ -45,6 +45,9 @@ class OnDevice final : public Backend {
   void attention(const AttentionForward& op) override;
   void attention(const AttentionBackward& op) override;
   void attention(const AttentionDecode& op) override;
+  bool use_attention_engine(AttentionEngine engine, const AttentionShape& shape) override {
+    return device_.use_attention_engine(engine, shape);
+  }
   void causal_conv(const CausalConvForward& op) override;
   void causal_conv(const CausalConvBackward& op) override;
   void scan(const ScanForward& op) override;

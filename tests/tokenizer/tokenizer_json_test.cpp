@@ -15,11 +15,11 @@ using nlohmann::json;
 using testing::expect_bad_input;
 using testing::is_refused;
 
-const std::string sample_text =
+const std::string quoted_text =
     "the cat sat on the mat with the other cat; \"quoted\" \\ back \x01\xFF\n the end the end";
 
 BpeDefinition definition() {
-  const std::string_view text = sample_text;
+  const std::string_view text = quoted_text;
   return train_bpe({&text, 1}, 280);
 }
 
@@ -47,7 +47,7 @@ TEST(TokenizerJson, ComesBackAsItWas) {
   EXPECT_EQ(loaded->definition().tokens, original.definition().tokens);
   EXPECT_EQ(loaded->definition().merges, original.definition().merges);
   EXPECT_EQ(loaded->definition().added, original.definition().added);
-  EXPECT_EQ(loaded->encode(sample_text + "<|endoftext|>"), original.encode(sample_text + "<|endoftext|>"));
+  EXPECT_EQ(loaded->encode(quoted_text + "<|endoftext|>"), original.encode(quoted_text + "<|endoftext|>"));
   EXPECT_EQ(to_tokenizer_json(loaded->definition()), saved());
 }
 
@@ -168,7 +168,7 @@ TEST(TokenizerJson, AnyFlippedByteIsRefusedOrStillATokenizer) {
     damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 7)));
     try {
       const auto tokenizer = parse(damaged);
-      ASSERT_EQ(tokenizer->decode(tokenizer->encode(sample_text)), sample_text) << i;
+      ASSERT_EQ(tokenizer->decode(tokenizer->encode(quoted_text)), quoted_text) << i;
     } catch (const Error& error) {
       ASSERT_EQ(error.exit_code(), ExitCode::bad_input) << error.what();
     }

@@ -1,6 +1,5 @@
 #include "tetrad/model/decoder.h"
 
-#include <cstring>
 #include <utility>
 
 #include "tetrad/core/error.h"
@@ -117,6 +116,7 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
   const MutableMatrixView gradient = residual_gradient_.view();
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
+  check_targets(targets, config_.vocab);
   backend_.upload(std::as_bytes(targets), targets_.bytes());
   backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
                                       dhidden, head_parameter().gradient.f32()});
@@ -126,13 +126,7 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
     blocks_[i]->backward(pass, residual_[i].const_view(), gradient);
   backend_.embedding(
       EmbeddingBackward{tokens_.i32(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
-  read_losses(losses);
-}
-
-void Decoder::read_losses(std::span<float> losses) {
-  Buffer copy;
-  const auto bytes = backend_.readable(losses_.bytes().first(losses.size_bytes()), copy);
-  std::memcpy(losses.data(), bytes.data(), bytes.size());
+  backend_.download(losses_.bytes(), std::as_writable_bytes(losses));
 }
 
 void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
@@ -145,11 +139,12 @@ void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
   CrossEntropy loss;
   loss.hidden = forward(pass, tokens);
   loss.head = head_weight();
+  check_targets(targets, config_.vocab);
   backend_.upload(std::as_bytes(targets), targets_.bytes());
   loss.targets = targets_.i32();
   loss.losses = losses_.f32();
   backend_.cross_entropy(loss);
-  read_losses(losses);
+  backend_.download(losses_.bytes().first(losses.size_bytes()), std::as_writable_bytes(losses));
 }
 
 Session Decoder::start(std::int64_t capacity) const {
@@ -178,10 +173,8 @@ std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const
   const std::int64_t wanted = last_only ? 1 : count;
   Tensor logits = backend_.make_tensor(DType::f32, wanted, config_.vocab);
   backend_.gemm(rows(y.const_view(), count - wanted, wanted), head_weight(), logits.view());
-  Buffer copy;
-  const auto bytes = backend_.readable(logits.bytes(), copy);
   std::vector<float> result(static_cast<std::size_t>(logits.size()));
-  std::memcpy(result.data(), bytes.data(), bytes.size());
+  backend_.download(logits.bytes(), std::as_writable_bytes(std::span(result)));
   return result;
 }
 

@@ -71,7 +71,6 @@ class Decoder {
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
   MatrixView head_weight();
-  void read_losses(std::span<float> losses);
 
   Backend& backend_;
   ModelConfig config_;

@@ -70,8 +70,8 @@ class ActivationMemory {
   void add_attention(Keep keep) {
     save(Scratch::second_input, config_.heads * config_.head_dim, keep != Keep::nothing);
     save_bytes(Scratch::sums, kF32 * as_double(tokens_ * config_.heads), keep != Keep::nothing);
-    operations_.attention(
-        {case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1});
+    operations_.attention({case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1},
+                          case_.storage);
   }
 
   void add_mamba2(Keep keep) {

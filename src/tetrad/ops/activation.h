@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tetrad/core/matrix.h"
+#include "tetrad/ops/amax.h"
 
 namespace tetrad {
 
@@ -14,15 +15,17 @@ enum class Activation : std::uint8_t {
 
 struct ActivationForward {
   Activation kind = Activation::swiglu;
-  MatrixView x;         //!< [tokens, width * (swiglu ? 2 : 1)]
-  MutableMatrixView y;  //!< [tokens, width]
+  MatrixView x;                //!< [tokens, width * (swiglu ? 2 : 1)]
+  MutableMatrixView y;         //!< [tokens, width]
+  AmaxReport* amax = nullptr;  //!< of y, if it is wanted
 };
 
 struct ActivationBackward {
   Activation kind = Activation::swiglu;
   MatrixView x;
   MatrixView dy;
-  MutableMatrixView dx;  //!< written; may lie where x does
+  MutableMatrixView dx;        //!< written; may lie where x does
+  AmaxReport* amax = nullptr;  //!< of dx, if it is wanted
 };
 
 // Throw Error where views do not fit together.

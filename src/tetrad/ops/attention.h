@@ -45,6 +45,10 @@ struct AttentionDecode {
   MutableMatrixView out;
 };
 
+/// Kernels that may serve attention side by side: those that a backend chooses for the shape, its own, or a
+/// library's.
+enum class AttentionEngine : std::uint8_t { best, own, library };
+
 // Throw Error where views do not fit the shape. head_dim is even and at most 256.
 void check(const AttentionForward& op);
 void check(const AttentionBackward& op);

@@ -2,6 +2,7 @@
 // The one interface through which everything above reaches the hardware. A backend implements every operation
 // of ops/; one that cannot throws at start-up, and nothing falls back silently.
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -60,6 +61,12 @@ class Backend {
   /// The bytes where the program can read them: as they lie, or copied into `copy`. Waits for operations
   /// under way.
   virtual std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) = 0;
+  /// Copies to the program's memory. Waits for operations under way.
+  void download(std::span<const std::byte> from, std::span<std::byte> to) {
+    Buffer copy;
+    const std::span<const std::byte> bytes = readable(from, copy);
+    std::copy(bytes.begin(), bytes.end(), to.begin());
+  }
   /// Waits for operations under way.
   virtual void synchronize() = 0;
   /// The most memory, in bytes, that the operations have had: the process's, or the device's.
@@ -111,6 +118,11 @@ class Backend {
   virtual void attention(const AttentionForward& op) = 0;
   virtual void attention(const AttentionBackward& op) = 0;
   virtual void attention(const AttentionDecode& op) = 0;
+  /// From now on, for measurements that compare. False where these kernels are not there for the shape:
+  /// nothing changes.
+  virtual bool use_attention_engine(AttentionEngine engine, const AttentionShape& /*shape*/) {
+    return engine == AttentionEngine::best;
+  }
   virtual void causal_conv(const CausalConvForward& op) = 0;
   virtual void causal_conv(const CausalConvBackward& op) = 0;
   virtual void scan(const ScanForward& op) = 0;

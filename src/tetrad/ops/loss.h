@@ -3,6 +3,7 @@
 // exist for one chunk at a time and never as a whole.
 
 #include <cstdint>
+#include <span>
 
 #include "tetrad/core/matrix.h"
 
@@ -24,5 +25,9 @@ struct CrossEntropy {
 
 /// Throws Error where views do not fit together. (Targets are not read: they may be on a device.)
 void check(const CrossEntropy& op);
+
+/// Throws Error that names the first target that is neither in the vocabulary nor kIgnore. For targets in the
+/// program's memory: nobody looks at those on a device again.
+void check_targets(std::span<const std::int32_t> targets, std::int64_t vocab);
 
 }  // namespace tetrad

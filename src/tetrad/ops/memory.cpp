@@ -1,5 +1,6 @@
 #include "tetrad/ops/memory.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "tetrad/core/checked.h"
@@ -99,8 +100,16 @@ void OperationMemory::embedding(std::int64_t tokens, std::int64_t width) {
   need(tables, kSortBytesPerToken * as_double(tokens));
 }
 
-void OperationMemory::attention(const AttentionShape& shape) {
-  need(delta, kF32Bytes * as_double(shape.batch * shape.sequence * shape.heads));
+void OperationMemory::attention(const AttentionShape& shape, DType dtype) {
+  const double rows = as_double(shape.batch * shape.sequence * shape.heads);
+  need(attention_rows, kF32Bytes * rows);
+  // cuDNN's gradients have a matrix [sequence, sequence] for every head, of as many sequences as the limit
+  // lets through.
+  constexpr std::int64_t kTile = 128;
+  if (dtype != DType::bf16 || shape.head_dim != 128 || shape.sequence % kTile != 0) return;
+  const double whole = kBf16Bytes * rows * as_double(shape.sequence);
+  const double parts = std::ceil(whole / as_double(std::max<std::int64_t>(1, traits_.attention_workspace)));
+  need(attention_rows, whole / parts + kF32Bytes * rows / parts);
 }
 
 void OperationMemory::mamba2(const Mamba2Shape& shape, std::int64_t kernel, DType dtype) {

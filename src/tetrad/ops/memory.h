@@ -19,8 +19,9 @@ struct MemoryTraits {
   /// Whether operations have memory of their own that grows to what was ever needed and stays. If not, the
   /// figures below do not count: the CPU's threads hold little.
   bool holds_scratch = false;
-  std::int64_t product_workspace = 0;  //!< bytes, for any product
-  std::int64_t logits = 0;             //!< elements that the loss has at one time, about
+  std::int64_t product_workspace = 0;    //!< bytes, for any product
+  std::int64_t logits = 0;               //!< elements that the loss has at one time, about
+  std::int64_t attention_workspace = 0;  //!< bytes, at most, where a library computes attention
 
   /// Tokens whose logits exist at one time. A multiple of 128 keeps the products' tiles whole.
   constexpr std::int64_t loss_chunk(std::int64_t tokens, std::int64_t vocab) const {
@@ -30,11 +31,12 @@ struct MemoryTraits {
 };
 
 inline constexpr MemoryTraits kCpuMemory = {};
-/// On Hopper, whose matrix units take FP8.
+/// On Hopper, whose matrix units take FP8, and with cuDNN.
 inline constexpr MemoryTraits kCudaMemory = {.operands_are_values = true,
                                              .holds_scratch = true,
                                              .product_workspace = std::int64_t{64} << 20,
-                                             .logits = std::int64_t{1} << 27};
+                                             .logits = std::int64_t{1} << 27,
+                                             .attention_workspace = std::int64_t{5} << 28};
 
 /// By the name of a backend: "cpu" or "cuda".
 const MemoryTraits& memory_traits(std::string_view backend);
@@ -61,7 +63,7 @@ class OperationMemory {
   /// Of one matrix of `count` elements; `statistics`: telemetry is measured.
   void quantize(const QuantSpec& spec, std::int64_t count, bool statistics);
   void embedding(std::int64_t tokens, std::int64_t width);
-  void attention(const AttentionShape& shape);
+  void attention(const AttentionShape& shape, DType dtype);
   void mamba2(const Mamba2Shape& shape, std::int64_t kernel, DType dtype);
   void cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype);
 
@@ -75,7 +77,7 @@ class OperationMemory {
     operand_b,
     expanded,
     wide_out,
-    delta,
+    attention_rows,
     scan,
     logits,
     tables,

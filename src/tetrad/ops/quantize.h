@@ -15,6 +15,7 @@
 #include "tetrad/core/matrix.h"
 #include "tetrad/numerics/hadamard.h"
 #include "tetrad/numerics/philox.h"
+#include "tetrad/ops/amax.h"
 
 namespace tetrad {
 
@@ -105,6 +106,7 @@ struct QuantizeOptions {
   /// Tensor amax to scale by instead of the input's own: for a part of a tensor, or a scale shared between
   /// tensors.
   std::optional<float> amax = {};
+  const AmaxReport* input = nullptr;  //!< of the input, if its producer made one
 };
 
 /// A quantized [rows, cols] matrix.

@@ -21,7 +21,7 @@ namespace {
 constexpr std::array<const char*, kMaxSeries> kSymbols = {"●", "○", "▲", "△", "■", "□", "◆", "◇"};
 constexpr std::array<const char*, kMaxSeries> kAsciiSymbols = {"*", "o", "+", "x", "#", "@", "%", "&"};
 /// Of the 256 colours: told apart on light and on dark ground, also by the colour-blind.
-constexpr std::array<int, kMaxSeries> kColours = {33, 208, 35, 170, 178, 80, 160, 245};
+constexpr std::array<int, kMaxSeries> kTerminalColours = {33, 208, 35, 170, 178, 80, 160, 245};
 constexpr int kMargin = 8;  //!< columns of labels and axis to the left of the plot
 
 /// Which runs have something in a cell, as bits, and for each the dots of a braille character.
@@ -113,7 +113,7 @@ class Canvas {
 };
 
 std::string coloured(const std::string& text, std::size_t series, const ChartStyle& style) {
-  return style.colour ? fmt::format("\x1b[38;5;{}m{}\x1b[0m", kColours[series], text) : text;
+  return style.colour ? fmt::format("\x1b[38;5;{}m{}\x1b[0m", kTerminalColours[series], text) : text;
 }
 
 std::string dimmed(const std::string& text, const ChartStyle& style) {

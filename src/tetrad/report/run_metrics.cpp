@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoLoss = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLargestLoss = 1e30;  // as good as infinite, and sums of these still are numbers
 constexpr JsonLimits kLineLimits{.bytes = 1 << 16, .depth = 8};
 
@@ -25,8 +25,8 @@ double loss_of(const Json& line, const std::string& where) {
   const auto found = line.find("loss");
   TETRAD_CHECK(found != line.end() && (found->is_number() || found->is_null()),
                "{}: loss must be a number or null; is this a metrics.jsonl of `tetrad train`?", where);
-  const double loss = found->is_null() ? kNaN : found->get<double>();
-  return std::abs(loss) <= kLargestLoss ? loss : kNaN;
+  const double loss = found->is_null() ? kNoLoss : found->get<double>();
+  return std::abs(loss) <= kLargestLoss ? loss : kNoLoss;
 }
 
 std::int64_t count_of(const Json& line, const char* key, const std::string& where) {

@@ -27,14 +27,14 @@ struct Colours {
   const char* dark;
 };
 /// Told apart by the colour-blind too.
-constexpr std::array<Colours, kMaxSeries> kColours = {{{"#0b6bb5", "#5cb3ff"},
-                                                       {"#d4580a", "#ff9a4d"},
-                                                       {"#0a8a62", "#3fd6a5"},
-                                                       {"#a8458b", "#ee8fd0"},
-                                                       {"#8a6d00", "#e3c34a"},
-                                                       {"#1a8fa3", "#6fdbee"},
-                                                       {"#b3261e", "#ff8a80"},
-                                                       {"#5f6670", "#b4bcc8"}}};
+constexpr std::array<Colours, kMaxSeries> kPageColours = {{{"#0b6bb5", "#5cb3ff"},
+                                                           {"#d4580a", "#ff9a4d"},
+                                                           {"#0a8a62", "#3fd6a5"},
+                                                           {"#a8458b", "#ee8fd0"},
+                                                           {"#8a6d00", "#e3c34a"},
+                                                           {"#1a8fa3", "#6fdbee"},
+                                                           {"#b3261e", "#ff8a80"},
+                                                           {"#5f6670", "#b4bcc8"}}};
 
 struct Panel {
   double top = 0;
@@ -66,8 +66,8 @@ std::string style_sheet(std::size_t series) {
       "\n"
       ".zero{stroke:#6b7584}.reference{stroke:#98a2b1}.plate,.heldout{fill:#12161d}\n";
   for (std::size_t i = 0; i < series; ++i) {
-    css += fmt::format(".s{}{{stroke:{}}}", i, kColours[i].light);
-    dark += fmt::format(".s{}{{stroke:{}}}", i, kColours[i].dark);
+    css += fmt::format(".s{}{{stroke:{}}}", i, kPageColours[i].light);
+    dark += fmt::format(".s{}{{stroke:{}}}", i, kPageColours[i].dark);
   }
   return fmt::format("<style>\n{}\n@media (prefers-color-scheme:dark){{\n{}\n}}\n</style>\n", css, dark);
 }

@@ -51,7 +51,7 @@ class Tile {
 void slide(const float* in, const float* weights, std::int64_t kernel, const float* bias, std::int64_t rows,
            float* out) {
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < kStrip; c += kLanes) {
+    for (std::int64_t c = 0; c < kStrip; c += kVector) {
       F32x16 sum = load_lanes(bias + c);
       for (std::int64_t j = 0; j < kernel; ++j)
         sum += load_lanes(weights + j * kStrip + c) * load_lanes(in + (r + j) * kStrip + c);
@@ -62,7 +62,7 @@ void slide(const float* in, const float* weights, std::int64_t kernel, const flo
 /// sums[j] += sum over rows of dsum[r] * x[r + j], and sums[kernel] += sum over rows of dsum[r].
 void sum_weight_gradients(const float* dsum, const float* x, std::int64_t kernel, std::int64_t rows,
                           float* sums) {
-  for (std::int64_t c = 0; c < kStrip; c += kLanes) {
+  for (std::int64_t c = 0; c < kStrip; c += kVector) {
     for (std::int64_t j = 0; j < kernel; ++j) {
       F32x16 sum = load_lanes(sums + j * kStrip + c);
       for (std::int64_t r = 0; r < rows; ++r)

@@ -12,7 +12,7 @@
 namespace tetrad::cpu {
 namespace {
 
-constexpr int kChunk = 16;
+constexpr int kDecoded = 16;
 
 /// What every decoded element is multiplied by last.
 float tensor_factor(const QuantizedTensor& tensor, DecodeTo to) {
@@ -28,12 +28,12 @@ template <typename Codec>
 void decode_chunk(const std::uint8_t* codes, float scale, float factor, float* out) {
   constexpr int kBits = Codec::kPacked ? 4 : 8;
   constexpr int kPerWord = 32 / kBits;
-  std::uint32_t words[kChunk / kPerWord];
+  std::uint32_t words[kDecoded / kPerWord];
   std::memcpy(words, codes, sizeof(words));
-  std::uint32_t lanes[kChunk];
-  for (int i = 0; i < kChunk; ++i) lanes[i] = words[i / kPerWord];
+  std::uint32_t lanes[kDecoded];
+  for (int i = 0; i < kDecoded; ++i) lanes[i] = words[i / kPerWord];
 #pragma omp simd
-  for (int i = 0; i < kChunk; ++i) {
+  for (int i = 0; i < kDecoded; ++i) {
     const std::uint32_t code = (lanes[i] >> (kBits * (i % kPerWord))) & ((1u << kBits) - 1);
     out[i] = Codec::Element::decode(code) * scale * factor;
   }
@@ -63,7 +63,7 @@ class Decoder {
       const std::uint8_t* codes = codes_ + (part.first_row + row) * row_bytes;
       const auto* scales = scale_row(part.first_row + row);
       float* values = out + row * out_stride;
-      for (std::int64_t col = 0; col < part.col_count; col += kChunk) {
+      for (std::int64_t col = 0; col < part.col_count; col += kDecoded) {
         const std::int64_t at = part.first_col + col;
         const float scale = Codec::decode_scale(scales[at / Codec::kBlock * scale_col_stride_]);
         decode_chunk<Codec>(codes + (Codec::kPacked ? at / 2 : at), scale, factor_, values + col);
@@ -76,7 +76,7 @@ class Decoder {
     std::vector<float> scales(static_cast<std::size_t>(part.row_count));
     for (std::int64_t col = 0; col < part.col_count; ++col) {
       const std::int64_t at = part.first_col + col;
-      if (col % kChunk == 0)
+      if (col % kDecoded == 0)
         for (std::int64_t row = 0; row < part.row_count; ++row)
           scales[static_cast<std::size_t>(row)] =
               Codec::decode_scale(scale_row(part.first_row + row)[at / Codec::kBlock * scale_col_stride_]);

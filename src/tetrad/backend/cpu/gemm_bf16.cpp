@@ -23,7 +23,7 @@ constexpr std::int64_t kPanelCols = 32 * kBlockCols;
 constexpr std::int64_t kTileRows = 256;
 constexpr std::int64_t kSmallestTileRows = 32;
 constexpr std::int64_t kSmallestTileCols = 2 * kBlockCols;
-constexpr std::int64_t kEnoughTiles = 8;
+constexpr std::int64_t kEnoughBf16Tiles = 8;
 
 struct TileShape {
   std::int64_t rows, cols;
@@ -32,7 +32,9 @@ struct TileShape {
 /// Long tiles, since each packs its rows of a anew; narrow ones only where there are few rows.
 TileShape tile_shape(std::int64_t rows, std::int64_t cols) {
   TileShape tile{kTileRows, kPanelCols};
-  const auto too_few = [&] { return ceil_div(rows, tile.rows) * ceil_div(cols, tile.cols) < kEnoughTiles; };
+  const auto too_few = [&] {
+    return ceil_div(rows, tile.rows) * ceil_div(cols, tile.cols) < kEnoughBf16Tiles;
+  };
   while (too_few() && tile.rows > kSmallestTileRows) tile.rows /= 2;
   while (too_few() && tile.cols > kSmallestTileCols) tile.cols /= 2;
   return tile;

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kPanel = 2048;  //!< rows of an operand that are decoded at a time
 constexpr std::int64_t kLargestTile = 512;
 constexpr std::int64_t kSmallestTile = 64;
-constexpr std::int64_t kEnoughTiles = 4;
+constexpr std::int64_t kEnoughF32Tiles = 4;
 
 /// f32 rows of an operand, where they lie or decoded.
 struct Panel {
@@ -95,7 +95,7 @@ Panel make_panel(const GemmOperand& operand, std::int64_t first, std::int64_t co
 
 std::int64_t tile_edge(std::int64_t rows, std::int64_t cols) {
   std::int64_t edge = kLargestTile;
-  while (edge > kSmallestTile && ceil_div(rows, edge) * ceil_div(cols, edge) < kEnoughTiles) edge /= 2;
+  while (edge > kSmallestTile && ceil_div(rows, edge) * ceil_div(cols, edge) < kEnoughF32Tiles) edge /= 2;
   return edge;
 }
 

@@ -138,19 +138,11 @@ class TokenChunk {
   std::int64_t first_;
 };
 
-void check_targets(const CrossEntropy& op) {
-  for (std::int64_t t = 0; t < op.hidden.rows; ++t)
-    TETRAD_CHECK(
-        op.targets[t] == CrossEntropy::kIgnore || (op.targets[t] >= 0 && op.targets[t] < op.head.rows),
-        "cross_entropy: target {} has id {}, but the vocabulary ends at {}", t, op.targets[t],
-        op.head.rows - 1);
-}
-
 }  // namespace
 
 void cross_entropy(const CrossEntropy& op) {
   check(op);
-  check_targets(op);
+  check_targets({op.targets, static_cast<std::size_t>(op.hidden.rows)}, op.head.rows);
   thread_local Buffer buffers[3];
   for (std::int64_t first = 0; first < op.hidden.rows; first += kTokens)
     TokenChunk(op, first, std::min(kTokens, op.hidden.rows - first), buffers).run();

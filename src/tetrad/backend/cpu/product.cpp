@@ -22,14 +22,14 @@ void multiply_block(std::int64_t depth, const LeftOperand& a, const RightOperand
   TETRAD_UNROLL
   for (int r = 0; r < kRows; ++r) TETRAD_UNROLL
   for (int v = 0; v < kVectors; ++v)
-    sums[r][v] = kAdd ? load_lanes(out.data + r * out.stride + v * kLanes) : F32x16{};
+    sums[r][v] = kAdd ? load_lanes(out.data + r * out.stride + v * kVector) : F32x16{};
 
   const float* left = a.data;
   const float* right = b.data;
   for (std::int64_t k = 0; k < depth; ++k, left += a.depth_stride, right += b.stride) {
     F32x16 row[kVectors];
     TETRAD_UNROLL
-    for (int v = 0; v < kVectors; ++v) row[v] = load_lanes(right + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) row[v] = load_lanes(right + v * kVector);
     TETRAD_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const float factor = left[r * a.row_stride];
@@ -39,7 +39,7 @@ void multiply_block(std::int64_t depth, const LeftOperand& a, const RightOperand
   }
   TETRAD_UNROLL
   for (int r = 0; r < kRows; ++r) TETRAD_UNROLL
-  for (int v = 0; v < kVectors; ++v) store_lanes(sums[r][v], out.data + r * out.stride + v * kLanes);
+  for (int v = 0; v < kVectors; ++v) store_lanes(sums[r][v], out.data + r * out.stride + v * kVector);
 }
 
 /// The last rows, fewer than kRows + 1 of them.
@@ -67,12 +67,12 @@ void multiply_columns(std::int64_t rows, std::int64_t depth, const LeftOperand& 
 
 template <bool kAdd>
 void multiply_any(const ProductShape& shape, const LeftOperand& a, const RightOperand& b, const Result& out) {
-  constexpr std::int64_t kWidth = kBlockVectors * kLanes;
+  constexpr std::int64_t kWidth = kBlockVectors * kVector;
   std::int64_t col = 0;
   for (; col + kWidth <= shape.cols; col += kWidth)
     multiply_columns<kBlockVectors, kAdd>(shape.rows, shape.depth, a, {b.data + col, b.stride},
                                           {out.data + col, out.stride});
-  for (; col < shape.cols; col += kLanes)
+  for (; col < shape.cols; col += kVector)
     multiply_columns<1, kAdd>(shape.rows, shape.depth, a, {b.data + col, b.stride},
                               {out.data + col, out.stride});
 }
@@ -89,22 +89,22 @@ void multiply_add(const ProductShape& shape, const LeftOperand& a, const RightOp
 
 void multiply_to_lower(std::int64_t size, std::int64_t depth, const LeftOperand& a, const RightOperand& b,
                        const Result& out) {
-  for (std::int64_t row = 0; row < size; row += kLanes)
-    multiply_any<false>({std::min(kLanes, size - row), row + kLanes, depth}, a.from(row, 0), b,
+  for (std::int64_t row = 0; row < size; row += kVector)
+    multiply_any<false>({std::min(kVector, size - row), row + kVector, depth}, a.from(row, 0), b,
                         {out.data + row * out.stride, out.stride});
 }
 
 void multiply_add_lower(std::int64_t size, std::int64_t cols, const float* lower, std::int64_t stride,
                         const RightOperand& b, const Result& out) {
-  for (std::int64_t row = 0; row < size; row += kLanes)
-    multiply_any<true>({std::min(kLanes, size - row), cols, std::min(row + kLanes, size)},
+  for (std::int64_t row = 0; row < size; row += kVector)
+    multiply_any<true>({std::min(kVector, size - row), cols, std::min(row + kVector, size)},
                        straight(lower + row * stride, stride), b, {out.data + row * out.stride, out.stride});
 }
 
 void multiply_add_lower_transposed(std::int64_t size, std::int64_t cols, const float* lower,
                                    std::int64_t stride, const RightOperand& b, const Result& out) {
-  for (std::int64_t row = 0; row < size; row += kLanes)
-    multiply_any<true>({std::min(kLanes, size - row), cols, size - row},
+  for (std::int64_t row = 0; row < size; row += kVector)
+    multiply_any<true>({std::min(kVector, size - row), cols, size - row},
                        transposed(lower + row * stride + row, stride), {b.data + row * b.stride, b.stride},
                        {out.data + row * out.stride, out.stride});
 }

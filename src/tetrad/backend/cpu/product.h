@@ -7,9 +7,9 @@
 namespace tetrad::cpu {
 
 /// Extents of results and of right operands along a row are multiples of this; padding holds zeros.
-constexpr std::int64_t kLanes = 16;
+inline constexpr std::int64_t kVector = 16;
 
-constexpr std::int64_t padded(std::int64_t extent) { return (extent + kLanes - 1) / kLanes * kLanes; }
+constexpr std::int64_t padded(std::int64_t extent) { return (extent + kVector - 1) / kVector * kVector; }
 
 /// The left operand, [rows, depth], in any order: element (r, k) lies at r * row_stride + k * depth_stride.
 struct LeftOperand {
@@ -38,7 +38,7 @@ struct Result {
 
 struct ProductShape {
   std::int64_t rows;
-  std::int64_t cols;  //!< a multiple of kLanes
+  std::int64_t cols;  //!< a multiple of kVector
   std::int64_t depth;
 };
 
@@ -49,7 +49,7 @@ void multiply(const ProductShape& shape, const LeftOperand& a, const RightOperan
 void multiply_add(const ProductShape& shape, const LeftOperand& a, const RightOperand& b, const Result& out);
 
 // The same where one of the three is a square matrix [size, size] of which only the lower triangle counts.
-// They work on whole blocks of kLanes: what a block on the diagonal holds above the diagonal must be zero in
+// They work on whole blocks of kVector: what a block on the diagonal holds above the diagonal must be zero in
 // an operand, and is computed in a result; blocks above it are neither read nor written.
 
 /// lower(out) = a . b, with depth `depth`. Rows of out and b have padded(size) elements.

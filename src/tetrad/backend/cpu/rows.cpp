@@ -18,9 +18,9 @@ void assign(float x, Bf16& out) { out = Bf16::from_f32(x); }
 template <typename T>
 void load_rows_of(const MatrixView& view, const Part& part, float scale, float* out, std::int64_t stride) {
   const T* in = static_cast<const T*>(view.data) + part.row * view.row_stride + part.col;
-  const std::int64_t whole = part.cols / kLanes * kLanes;
+  const std::int64_t whole = part.cols / kVector * kVector;
   for (std::int64_t r = 0; r < part.rows; ++r, in += view.row_stride, out += stride) {
-    for (std::int64_t c = 0; c < whole; c += kLanes) store_lanes(scale * load_lanes(in + c), out + c);
+    for (std::int64_t c = 0; c < whole; c += kVector) store_lanes(scale * load_lanes(in + c), out + c);
     for (std::int64_t c = whole; c < part.cols; ++c) out[c] = scale * to_f32(in[c]);
     for (std::int64_t c = part.cols; c < stride; ++c) out[c] = 0;
   }
@@ -29,9 +29,9 @@ void load_rows_of(const MatrixView& view, const Part& part, float scale, float* 
 template <typename T>
 void store_rows_of(const float* in, std::int64_t stride, const MutableMatrixView& view, const Part& part) {
   T* out = static_cast<T*>(view.data) + part.row * view.row_stride + part.col;
-  const std::int64_t whole = part.cols / kLanes * kLanes;
+  const std::int64_t whole = part.cols / kVector * kVector;
   for (std::int64_t r = 0; r < part.rows; ++r, in += stride, out += view.row_stride) {
-    for (std::int64_t c = 0; c < whole; c += kLanes) store_lanes(load_lanes(in + c), out + c);
+    for (std::int64_t c = 0; c < whole; c += kVector) store_lanes(load_lanes(in + c), out + c);
     for (std::int64_t c = whole; c < part.cols; ++c) assign(in[c], out[c]);
   }
 }

@@ -14,7 +14,7 @@ struct Part {
 };
 
 /// The rectangle times `scale`, in rows of `stride` elements whose rest is filled with zeros. Rows up to a
-/// multiple of kLanes are filled with zeros too: `out` has padded(rows) of them.
+/// multiple of kVector are filled with zeros too: `out` has padded(rows) of them.
 void load_rows(const MatrixView& view, const Part& part, float scale, float* out, std::int64_t stride);
 
 /// in[rows, cols] to out[cols, rows]; both extents are multiples of 8.
@@ -29,7 +29,7 @@ class Scratch {
  public:
   Scratch(Buffer& buffer, std::int64_t elements) : next_(workspace(buffer, elements)) {}
 
-  /// `elements` is a multiple of kLanes.
+  /// `elements` is a multiple of kVector.
   float* take(std::int64_t elements) {
     float* piece = next_;
     next_ += elements;

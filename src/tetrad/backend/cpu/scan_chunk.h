@@ -36,7 +36,7 @@ std::int64_t chunk_tasks(const Mamba2Shape& shape);
 /// logarithms: a huge step would take the digits of the small ones after it.
 struct ChunkSteps {
   float* raw;     //!< [L] with dt_bias: what softplus is taken of
-  float* dt;      //!< [L], zeros up to a multiple of kLanes
+  float* dt;      //!< [L], zeros up to a multiple of kVector
   float* decay;   //!< [L] exp(dt * a)
   float* prefix;  //!< [L] product of decays 0 … t: what is left of the state before the chunk
   float* suffix;  //!< [L] product of decays t + 1 … L - 1: what reaches the state after the chunk

@@ -1,5 +1,6 @@
 #include "tetrad/backend/cuda/attention.h"
 
+#include "tetrad/backend/cuda/attention_cudnn.h"
 #include "tetrad/backend/cuda/attention_kernels.h"
 #include "tetrad/backend/cuda/element.cuh"
 
@@ -10,6 +11,14 @@ template <typename... Views>
 bool fits_tensor_cores(const AttentionShape& shape, const Views&... views) {
   return (shape.head_dim == 64 || shape.head_dim == 128) && shape.scale > 0 &&
          ((views.dtype == DType::bf16 && is_wide(views)) && ...);
+}
+
+/// Decided by shape alone: the same problem gets the same kernels, and so the same bits, in every run.
+bool wants_cudnn(const Device& device, const AttentionShape& shape, const float* log_sum_exp,
+                 bool is_faster) {
+  if (device.attention_engine == AttentionEngine::own) return false;
+  if (!is_wide(log_sum_exp) || !cudnn_serves(device, shape)) return false;
+  return is_faster || device.attention_engine == AttentionEngine::library;
 }
 
 void attend(Device& device, const AttentionProblem& problem, bool tensor_cores) {
@@ -23,13 +32,23 @@ void attend(Device& device, const AttentionProblem& problem, bool tensor_cores) 
 
 void attention(Device& device, const AttentionForward& op) {
   check(op);
-  attend(device, {op.shape, 0, op.q, op.k, op.v, op.out, op.log_sum_exp},
-         fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out));
+  const bool tensor_cores = fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out);
+  if (tensor_cores && wants_cudnn(device, op.shape, op.log_sum_exp, true) && attention_by_cudnn(device, op))
+    return;
+  attend(device, {op.shape, 0, op.q, op.k, op.v, op.out, op.log_sum_exp}, tensor_cores);
 }
 
 void attention(Device& device, const AttentionBackward& op) {
   check(op);
-  if (fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out, op.dout, op.dq, op.dk, op.dv))
+  const bool tensor_cores =
+      fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out, op.dout, op.dq, op.dk, op.dv);
+  // Between its products cuDNN's deterministic backward pass writes and reads a matrix [sequence, sequence]
+  // for every head; with small heads that takes longer than computing its elements twice.
+  const bool is_faster = op.shape.head_dim == 128;
+  if (tensor_cores && wants_cudnn(device, op.shape, op.log_sum_exp, is_faster) &&
+      attention_by_cudnn(device, op))
+    return;
+  if (tensor_cores)
     attention_on_tensor_cores(device, op);
   else
     attention_of_any_shape(device, op);
@@ -41,6 +60,12 @@ void attention(Device& device, const AttentionDecode& op) {
   check(op);
   attend(device, {op.shape, op.cached, op.q, op.k, op.v, op.out, nullptr},
          op.shape.sequence >= kFewestQueries && fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out));
+}
+
+bool use_attention_engine(Device& device, AttentionEngine engine, const AttentionShape& shape) {
+  if (engine == AttentionEngine::library && !cudnn_serves(device, shape)) return false;
+  device.attention_engine = engine;
+  return true;
 }
 
 }  // namespace tetrad::cuda

@@ -10,4 +10,7 @@ void attention(Device& device, const AttentionForward& op);
 void attention(Device& device, const AttentionBackward& op);
 void attention(Device& device, const AttentionDecode& op);
 
+/// See Backend.
+bool use_attention_engine(Device& device, AttentionEngine engine, const AttentionShape& shape);
+
 }  // namespace tetrad::cuda

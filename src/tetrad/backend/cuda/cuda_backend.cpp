@@ -3,6 +3,7 @@
 #include "tetrad/backend/cuda/activation.h"
 #include "tetrad/backend/cuda/adamw.h"
 #include "tetrad/backend/cuda/attention.h"
+#include "tetrad/backend/cuda/attention_cudnn.h"
 #include "tetrad/backend/cuda/device.h"
 #include "tetrad/backend/cuda/elementwise.h"
 #include "tetrad/backend/cuda/embedding.h"
@@ -43,6 +44,7 @@ class CudaBackend final : public Backend {
     return {{"quantize", "own kernels, byte-equal to the CPU"},
             {"gemm", "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
             {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
+            {"attention by cuDNN", cuda::cudnn_attention_state(device_)},
             {"scan", "chunked state-space duality"},
             {"cross_entropy", "head and softmax in chunks of tokens"},
             {"norms, rope, activations, adamw", "own kernels"}};
@@ -109,11 +111,11 @@ class CudaBackend final : public Backend {
   void embedding(const EmbeddingForward& op) override { cuda::embedding(device_, op); }
   void embedding(const EmbeddingBackward& op) override { cuda::embedding(device_, op); }
   void rms_norm(const RmsNormForward& op) override {
-    check_width(op.x);
+    check_width(op);
     cuda::rms_norm(device_, op);
   }
   void rms_norm(const RmsNormBackward& op) override {
-    check_width(op.x);
+    check_width(op);
     cuda::rms_norm(device_, op);
   }
   void gated_norm(const GatedNormForward& op) override { cuda::gated_norm(device_, op); }
@@ -122,6 +124,9 @@ class CudaBackend final : public Backend {
   void attention(const AttentionForward& op) override { cuda::attention(device_, op); }
   void attention(const AttentionBackward& op) override { cuda::attention(device_, op); }
   void attention(const AttentionDecode& op) override { cuda::attention(device_, op); }
+  bool use_attention_engine(AttentionEngine engine, const AttentionShape& shape) override {
+    return cuda::use_attention_engine(device_, engine, shape);
+  }
   void causal_conv(const CausalConvForward& op) override { cuda::causal_conv(device_, op); }
   void causal_conv(const CausalConvBackward& op) override { cuda::causal_conv(device_, op); }
   void scan(const ScanForward& op) override { cuda::scan(device_, op); }
@@ -138,10 +143,11 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  static void check_width(const MatrixView& x) {
-    TETRAD_CHECK(x.cols <= cuda::kWidestNorm,
+  template <typename RmsNorm>
+  static void check_width(const RmsNorm& op) {
+    TETRAD_CHECK(op.x.cols <= cuda::widest_row(op),
                  "rms_norm on a GPU takes rows of up to {} values, not {}; use run.backend: cpu",
-                 cuda::kWidestNorm, x.cols);
+                 cuda::widest_row(op), op.x.cols);
   }
 
   cuda::Device device_;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tetrad/core/buffer.h"
+#include "tetrad/ops/attention.h"
 
 namespace tetrad::cuda {
 
@@ -64,6 +65,8 @@ class Device {
   std::uint32_t* flag() { return constants_.as<std::uint32_t>() + 2; }
 
   void synchronize() const;
+
+  AttentionEngine attention_engine = AttentionEngine::best;  //!< something else only to compare
 
  private:
   cudaDeviceProp properties_ = {};

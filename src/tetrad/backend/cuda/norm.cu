@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 constexpr int kInRegisters = 8;  //!< groups of columns per thread; wider rows go through local memory
-constexpr int kMostGroups = static_cast<int>(kWidestNorm) / kMaxThreads;
+constexpr int kMostGroups = 64;
 
 /// Calls body(k, first column) for each of the thread's groups of kWidth columns; k counts them.
 template <int kWidth, int kGroups, typename Body>
@@ -119,13 +119,28 @@ std::int64_t row_blocks(const Device& device, std::int64_t rows) {
   return std::min(rows, kBlocksPerMultiprocessor * device.multiprocessors());
 }
 
+bool is_wide_norm(const RmsNormForward& op) { return is_wide(op.x) && is_wide(op.y) && is_wide(op.weight); }
+bool is_wide_norm(const RmsNormBackward& op) {
+  return is_wide(op.x) && is_wide(op.dy) && is_wide(op.dx) && is_wide(op.weight);
+}
+
+template <typename Op>
+std::int64_t widest_row_of(const Op& op) {
+  std::int64_t columns = std::int64_t{kMaxThreads} * kMostGroups;
+  with_width(is_wide_norm(op), [&](auto width) { columns *= width; });
+  return columns;
+}
+
 }  // namespace
+
+std::int64_t widest_row(const RmsNormForward& op) { return widest_row_of(op); }
+std::int64_t widest_row(const RmsNormBackward& op) { return widest_row_of(op); }
 
 void rms_norm(Device& device, const RmsNormForward& op) {
   check(op);
   const Extent extent{op.x.rows, op.x.cols};
   with_type(op.x.dtype, [&]<typename T>(T) {
-    with_width(is_wide(op.x) && is_wide(op.y) && is_wide(op.weight), [&](auto width) {
+    with_width(is_wide_norm(op), [&](auto width) {
       const RowShape shape = shape_for(extent.cols, width);
       with_groups(shape.groups, [&](auto groups) {
         launch(device, row_blocks(device, extent.rows), shape.threads, 0, rms_norm_kernel<T, width, groups>,
@@ -141,7 +156,7 @@ void rms_norm(Device& device, const RmsNormBackward& op) {
   const std::int64_t blocks = row_blocks(device, extent.rows);
   auto* partial = device.scratch<float>(Device::partial_sums, blocks * extent.cols);
   with_type(op.x.dtype, [&]<typename T>(T) {
-    with_width(is_wide(op.x) && is_wide(op.dy) && is_wide(op.dx) && is_wide(op.weight), [&](auto width) {
+    with_width(is_wide_norm(op), [&](auto width) {
       const RowShape shape = shape_for(extent.cols, width);
       with_groups(shape.groups, [&](auto groups) {
         launch(device, blocks, shape.threads, 0, rms_norm_backward_kernel<T, width, groups>, view_as<T>(op.x),

@@ -6,8 +6,9 @@
 
 namespace tetrad::cuda {
 
-/// What a block's threads can hold of a row, if they get it one by one.
-inline constexpr std::int64_t kWidestNorm = 16384;
+/// What a block's threads can hold of a row: more, where they get eight values at a time.
+std::int64_t widest_row(const RmsNormForward& op);
+std::int64_t widest_row(const RmsNormBackward& op);
 
 void rms_norm(Device& device, const RmsNormForward& op);
 void rms_norm(Device& device, const RmsNormBackward& op);

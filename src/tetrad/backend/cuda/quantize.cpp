@@ -94,6 +94,15 @@ bool is_one_pass(Path path) { return path == Path::tiles || path == Path::mx; }
 /// The state of a tensor that is encoded in one pass.
 QuantState* one_pass_state(Device& device) { return reinterpret_cast<QuantState*>(device.flag()); }
 
+/// The state of an input whose producer has told its amax, or null.
+QuantState* known_state(const QuantProblem& problem, const AmaxReport* report) {
+  if (report == nullptr || !report->known) return nullptr;
+  if (problem.hadamard == 0) return reinterpret_cast<QuantState*>(report->values);
+  const bool down_columns =
+      !problem.is_row_major() && problem.hadamard == kGroup && problem.signs == kFixedSigns;
+  return down_columns ? reinterpret_cast<QuantState*>(report->values + 1) : nullptr;
+}
+
 void first_pass(Device& device, const QuantProblem& problem, Path path, bool need_blocks) {
   if (need_blocks || path == Path::generic)
     find_amax(device, problem);
@@ -162,6 +171,11 @@ QuantStats quantize(Device& device, const MatrixView& x, const QuantSpec& spec,
     return {};
   }
   const bool need_blocks = statistics || path == Path::generic;
+  if (QuantState* known = known_state(problem, options.input); known != nullptr && !need_blocks) {
+    problem.state = known;
+    second_pass(device, problem, path);
+    return {};
+  }
   const Workspace memory = make_workspace(device, problem, need_blocks, statistics);
   problem.state = memory.states;
   problem.block_amax = memory.block_amax;
@@ -203,10 +217,14 @@ void quantize_two(Device& device, const MatrixView& x, const QuantSpec& row_spec
     encode_tiles(device, row, column);
     return;
   }
-  const Workspace memory = make_workspace(device, row, false, false);
-  row.state = memory.states;
-  column.state = memory.states + 1;
-  find_amax_of_both(device, row, column);
+  row.state = known_state(row, row_options.input);
+  column.state = known_state(column, col_options.input);
+  if (row.state == nullptr || column.state == nullptr) {
+    const Workspace memory = make_workspace(device, row, false, false);
+    row.state = memory.states;
+    column.state = memory.states + 1;
+    find_amax_of_both(device, row, column);
+  }
   encode_both(device, row, column);
 }
 

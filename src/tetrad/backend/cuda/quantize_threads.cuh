@@ -21,12 +21,7 @@ __device__ inline void for_each_item(std::int64_t items, const Body& body) {
 /// Raises the tensor's amax to the largest of this block of threads: one atomic for them all. Every thread
 /// must come.
 __device__ inline void raise_from_block(QuantState* state, std::uint32_t bits) {
-  __shared__ std::uint32_t largest;
-  if (threadIdx.x == 0) largest = 0;
-  __syncthreads();
-  bits = __reduce_max_sync(kAllLanes, bits);
-  if (threadIdx.x % kWarp == 0) atomicMax(&largest, bits);
-  __syncthreads();
+  const std::uint32_t largest = largest_of_block(bits);
   if (threadIdx.x == 0) atomicMax(&state->amax_bits, largest);
 }
 

@@ -66,17 +66,6 @@ constexpr int kLaneRows = 8;
 constexpr int kLaneCols = kTile / kWarp;
 constexpr int kBlockThreads = kTile / kLaneRows * kWarp;
 
-/// The largest of all threads of the block, which must all come.
-__device__ inline std::uint32_t largest_of_block(std::uint32_t bits) {
-  __shared__ std::uint32_t largest;
-  if (threadIdx.x == 0) largest = 0;
-  __syncthreads();
-  bits = __reduce_max_sync(kAllLanes, bits);
-  if (threadIdx.x % kWarp == 0) atomicMax(&largest, bits);
-  __syncthreads();
-  return largest;
-}
-
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     encode_block_kernel(const T* x, Memory memory, std::uint8_t* codes, float* scales, QuantState* state) {

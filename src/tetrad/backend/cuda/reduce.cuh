@@ -44,9 +44,18 @@ __device__ inline T block_sum(T value, T* shared) {
   return block_reduce(
       value, shared, [](T v) { return warp_sum(v); }, T{0});
 }
-__device__ inline float block_max(float value, float* shared, float neutral) {
-  return block_reduce(
-      value, shared, [](float v) { return warp_max(v); }, neutral);
+
+/// The largest of all threads of the block, which must all come and all get it. Ends with a barrier.
+__device__ inline unsigned largest_of_block(unsigned value) {
+  __shared__ unsigned largest;
+  if (threadIdx.x == 0) largest = 0;
+  __syncthreads();
+  value = __reduce_max_sync(kAllLanes, value);
+  if (threadIdx.x % kWarp == 0) atomicMax(&largest, value);
+  __syncthreads();
+  value = largest;
+  __syncthreads();
+  return value;
 }
 
 }  // namespace tetrad::cuda
