@@ -9,6 +9,7 @@
 #include "measure.h"
 #include "tetrad/core/dtype.h"
 #include "tetrad/model/config.h"
+#include "tetrad/model/recompute.h"
 
 namespace tetrad::bench {
 
@@ -37,10 +38,14 @@ struct MambaCase {
 /// The Mamba-2 scan, forward and forward + backward, beside a copy of the bytes that it must read and write.
 void mamba(Backend& backend, const MambaCase& c, int repeats, const Report& report);
 
+struct StepCase {
+  std::int64_t batch, sequence;
+  Recompute recompute;
+};
 /// Whole optimizer steps of a model: BF16 beside its FLOP at the speed of a large product, every other recipe
-/// beside BF16.
+/// beside BF16. What is computed again does not count as FLOP.
 void step(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
-          std::int64_t batch, std::int64_t sequence, int repeats, const Report& report);
+          const StepCase& c, int repeats, const Report& report);
 
 /// Seconds of the product that bounds others: OpenBLAS SGEMM on the CPU, BF16 on a device; repeated by the
 /// caller.

@@ -1,3 +1,6 @@
+#include <memory>
+#include <optional>
+
 #include "benchmarks.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
@@ -15,12 +18,11 @@ PrecisionConfig precision(const std::string& recipe) {
 /// A model that trains on random tokens, a whole optimizer step at a time.
 class Stepper {
  public:
-  Stepper(Backend& backend, const ModelConfig& model, const std::string& recipe, std::int64_t batch,
-          std::int64_t sequence)
+  Stepper(Backend& backend, const ModelConfig& model, const std::string& recipe, const StepCase& c)
       : recipe_(precision(recipe), model.blocks()),
-        decoder_(backend, model, batch, sequence),
+        decoder_(backend, model, c.batch, c.sequence, DType::bf16, c.recompute),
         optimizer_(backend, decoder_.parameters(), {}),
-        tokens_(static_cast<std::size_t>(batch * sequence)),
+        tokens_(static_cast<std::size_t>(c.batch * c.sequence)),
         losses_(tokens_.size()) {
     decoder_.initialize(1);
     for (std::size_t i = 0; i < tokens_.size(); ++i)
@@ -48,22 +50,37 @@ class Stepper {
 }  // namespace
 
 void step(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
-          std::int64_t batch, std::int64_t sequence, int repeats, const Report& report) {
-  const auto tokens = static_cast<double>(batch * sequence);
+          const StepCase& c, int repeats, const Report& report) {
+  const auto tokens = static_cast<double>(c.batch * c.sequence);
   const Stopwatch stopwatch(backend, repeats);
+  /// A model that has made its first step, and so has all of its memory, which is reported.
+  const auto make = [&](const std::string& recipe) {
+    const std::optional<std::int64_t> before = backend.restart_peak();
+    auto stepper = std::make_unique<Stepper>(backend, model, recipe, c);
+    stepper->step();
+    if (before) {
+      const MemoryEstimate estimate =
+          estimate_memory(model, Recipe(precision(recipe), model.blocks()),
+                          {.batch = c.batch, .sequence = c.sequence, .recompute = c.recompute},
+                          memory_traits(backend.name()));
+      report({recipe + " peak memory", "GB", static_cast<double>(backend.peak_memory() - *before) / 1e9,
+              estimate.total() / 1e9, "prediction"});
+    }
+    return stepper;
+  };
   // One model at a time and BF16: together they may need more memory than there is.
-  Stepper bf16(backend, model, "bf16", batch, sequence);
+  const auto bf16 = make("bf16");
   const std::int64_t edge = backend.name() == "cpu" ? 1024 : 8192;
   ReferenceProduct reference(backend, edge, edge, edge);
-  const Pair seconds = stopwatch.measure([&] { bf16.step(); }, [&] { reference(); });
-  const double flop_per_token = training_flops_per_token(model, sequence);
+  const Pair seconds = stopwatch.measure([&] { bf16->step(); }, [&] { reference(); });
+  const double flop_per_token = training_flops_per_token(model, c.sequence);
   report({"bf16 step", "tokens/s", tokens / seconds.work, reference.flop() / seconds.ceiling / flop_per_token,
           std::string("its FLOP at the speed of the ") + reference.name()});
 
   for (const std::string& recipe : recipes) {
     if (recipe == "bf16") continue;
-    Stepper stepper(backend, model, recipe, batch, sequence);
-    const Pair pair = stopwatch.measure([&] { stepper.step(); }, [&] { bf16.step(); });
+    const auto stepper = make(recipe);
+    const Pair pair = stopwatch.measure([&] { stepper->step(); }, [&] { bf16->step(); });
     report({recipe + " step", "tokens/s", tokens / pair.work, tokens / pair.ceiling, "bf16 step"});
   }
 }

@@ -41,6 +41,7 @@ struct BenchOptions {
   std::vector<std::string> recipes = {"bf16", "fp8", "mxfp4", "nvfp4"};
   std::int64_t batch = 16;
   std::int64_t sequence = 256;
+  std::string recompute = "none";
   int repeats = 15;
   bool json = false;
 };
@@ -137,7 +138,9 @@ void run_mamba(Backend& backend, const BenchOptions& options, const bench::Repor
 void run_step(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const ModelConfig* model = find_preset(options.model);
   TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
-  bench::step(backend, *model, options.recipes, options.batch, options.sequence, options.repeats, report);
+  bench::step(backend, *model, options.recipes,
+              {options.batch, options.sequence, recompute_from_name(options.recompute)}, options.repeats,
+              report);
 }
 
 const std::vector<Benchmark>& benchmarks() {
@@ -178,14 +181,15 @@ const std::vector<Benchmark>& benchmarks() {
        {.size = "", .repeats = 9},
        run_step,
        "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json\n"
-       "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048"}};
+       "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn"}};
   return all;
 }
 
 std::string title_of(const Benchmark& benchmark, const BenchOptions& options) {
   if (benchmark.size_help == nullptr)
-    return fmt::format("{} {}, {} sequences of {} tokens", benchmark.name, options.model, options.batch,
-                       options.sequence);
+    return fmt::format("{} {}, {} sequences of {} tokens{}", benchmark.name, options.model, options.batch,
+                       options.sequence,
+                       options.recompute == "none" ? "" : ", recompute " + options.recompute);
   return fmt::format("{} {}", benchmark.name, options.size);
 }
 
@@ -207,6 +211,9 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
         ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence, a multiple of 32")
         ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command.add_option("--recompute", options.recompute, "In the backward pass: none, cheap, ffn or full")
+        ->check(CLI::IsMember({"none", "cheap", "ffn", "full"}))
         ->capture_default_str();
   }
   command.add_option("--backend", options.backend, "auto, cpu or cuda")

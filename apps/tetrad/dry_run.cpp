@@ -12,20 +12,22 @@ namespace {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.3f} GB", bytes / 1e9); }
 
-void print_sizes(const Config& config, const Recipe& recipe) {
-  const std::int64_t microbatch = config.train.microbatch > 0 ? config.train.microbatch : config.train.batch;
+void print_sizes(const Config& config, const Recipe& recipe, std::string_view backend) {
   const std::int64_t steps = step_count(config.train);
   const double tokens = static_cast<double>(steps * config.train.batch * config.train.sequence);
   const double per_token = training_flops_per_token(config.model, config.train.sequence);
-  const MemoryEstimate memory = estimate_memory(config.model, recipe, microbatch * config.train.sequence,
-                                                storage_type(config.precision));
+  const MemoryEstimate memory =
+      estimate_memory(config.model, recipe, memory_case(config), memory_traits(backend));
   fmt::print("\n# sizes\nparameters   {:L}\n", parameter_count(config.model));
   fmt::print("steps        {} of {} sequences of {} tokens: {:.4g} tokens\n", steps, config.train.batch,
              config.train.sequence, tokens);
   fmt::print("FLOP         {:.4g} per token, {:.4g} in all\n", per_token, per_token * tokens);
-  fmt::print("memory       {} = weights {} + gradients {} + optimizer {} + operands {} + activations {}\n",
-             gigabytes(memory.total()), gigabytes(memory.weights), gigabytes(memory.gradients),
-             gigabytes(memory.optimizer), gigabytes(memory.operands), gigabytes(memory.activations));
+  fmt::print(
+      "memory       {} on {} = weights {} + gradients {} + optimizer {} + operands {} + activations {} + "
+      "scratch {}\n",
+      gigabytes(memory.total()), backend, gigabytes(memory.weights), gigabytes(memory.gradients),
+      gigabytes(memory.optimizer), gigabytes(memory.operands), gigabytes(memory.activations),
+      gigabytes(memory.scratch));
 }
 
 void print_precision(const Config& config, const Recipe& recipe) {
@@ -45,10 +47,10 @@ void print_precision(const Config& config, const Recipe& recipe) {
 
 }  // namespace
 
-void print_dry_run(const Config& config, const Provenance& provenance) {
+void print_dry_run(const Config& config, const Provenance& provenance, std::string_view backend) {
   const Recipe recipe(config.precision, config.model.blocks());
   fmt::print("# configuration\n{}", explain(config, provenance));
-  print_sizes(config, recipe);
+  print_sizes(config, recipe, backend);
   print_precision(config, recipe);
 }
 

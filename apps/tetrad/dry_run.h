@@ -5,6 +5,7 @@
 namespace tetrad::app {
 
 /// What a run would do: configuration with origins, sizes, and the precision of every GEMM of every layer.
-void print_dry_run(const Config& config, const Provenance& provenance);
+/// Memory is what `backend` would need, which need not be there.
+void print_dry_run(const Config& config, const Provenance& provenance, std::string_view backend);
 
 }  // namespace tetrad::app

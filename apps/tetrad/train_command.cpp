@@ -7,9 +7,10 @@
 #include "backend_choice.h"
 #include "command.h"
 #include "dry_run.h"
+#include "run_folder.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
-#include "tetrad/io/atomic_file.h"
+#include "tetrad/model/estimate.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
 
@@ -40,7 +41,8 @@ Arguments split(const std::vector<std::string>& words) {
 void check_resumable(const Config& saved, const Config& now) {
   for (const std::string& key : differences(saved, now)) {
     const bool harmless = key.starts_with("run.") || key.starts_with("train.checkpoint") ||
-                          key == "train.log_every" || key.starts_with("train.eval");
+                          key == "train.log_every" || key == "train.recompute" ||
+                          key.starts_with("train.eval");
     TETRAD_CHECK(
         harmless,
         "{} cannot change when a run is resumed, because the result would be that of neither run; begin a "
@@ -49,14 +51,23 @@ void check_resumable(const Config& saved, const Config& now) {
   }
 }
 
-void prepare_folder(const std::filesystem::path& folder, const Config& config) {
-  TETRAD_CHECK(!std::filesystem::exists(folder / "config.yaml"),
-               "{} holds a run already: go on with it (tetrad train --resume {}) or choose another --out",
-               folder.string(), folder.string());
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  TETRAD_CHECK(!error, "cannot create {}: {}", folder.string(), error.message());
-  write_file_atomically(folder / "config.yaml", to_yaml(config));
+/// Says so where the device has less memory than the run will need, and what would help.
+void warn_about_memory(const Config& config, const Backend& backend, RunLog& log) {
+  const std::optional<std::int64_t> available = backend.free_memory();
+  if (!available) return;
+  const auto need = [&](Recompute recompute) {
+    MemoryCase c = memory_case(config);
+    c.recompute = recompute;
+    const Recipe recipe(config.precision, config.model.blocks());
+    return estimate_memory(config.model, recipe, c, memory_traits(backend.name())).total() / 1e9;
+  };
+  const double needed = need(recompute_from_name(config.train.recompute));
+  if (needed <= static_cast<double>(*available) / 1e9) return;
+  log.say(
+      "WARNING: this run needs about {:.1f} GB of GPU memory, and {:.1f} GB are free: use a smaller "
+      "train.microbatch, or train.recompute (cheap: {:.1f} GB, ffn: {:.1f} GB, full: {:.1f} GB)",
+      needed, static_cast<double>(*available) / 1e9, need(Recompute::cheap), need(Recompute::ffn),
+      need(Recompute::full));
 }
 
 void print_summary(const Trainer& trainer, const std::filesystem::path& folder, Ending ending, bool json) {
@@ -97,18 +108,20 @@ ExitCode run(const TrainOptions& options) {
   }
   validate(config);
   if (config.run.threads > 0) set_thread_count(static_cast<int>(config.run.threads));
-  Backend& backend = choose_backend(config.run.backend);
   if (options.dry_run) {
-    print_dry_run(config, provenance);
+    const std::string& backend = config.run.backend;
+    print_dry_run(config, provenance, backend == "auto" ? choose_backend(backend).name() : backend);
     return ExitCode::ok;
   }
+  Backend& backend = choose_backend(config.run.backend);
   TETRAD_CHECK(!config.run.out.empty(), "tell where the run's files go: --out DIR");
-  const std::filesystem::path folder = config.run.out;
-
   const StopSignals signals;
   Dataset dataset = open_dataset(config);  // what is wrong with the data is found before a folder is made
-  if (!resuming) prepare_folder(folder, config);
+  const RunFolder held =
+      resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, config);
+  const std::filesystem::path& folder = held.path();
   RunLog log(folder / "log.txt");
+  warn_about_memory(config, backend, log);
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, folder, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
           parameter_count(config.model), config.precision.recipe, backend.name(), thread_count());

@@ -175,6 +175,49 @@ TEST_F(Training, ARunIsNotOverwrittenNorChanged) {
   EXPECT_EQ(run_tetrad({"train", "--resume", folder_.file("nowhere")}).exit_code, 2);
 }
 
+TEST_F(Training, ARunThatNeverMadeAStepGivesItsFolderToTheNext) {
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", "whole", {"train.microbatch=1"})).exit_code, 0);
+  // Before the first checkpoint, and after it: as where memory does not suffice.
+  for (const char* where : {"checkpoint.write=enospc", "metrics.write=kill@2"}) {
+    SCOPED_TRACE(where);
+    const Outcome failed =
+        run_tetrad(arguments(kLlama, "bf16", "run"), {std::string("TETRAD_FAILPOINTS=") + where});
+    ASSERT_NE(failed.exit_code, 0);
+    ASSERT_TRUE(std::filesystem::exists(folder_ / "run" / "config.yaml"));
+    write_file(folder_ / "run" / "notes.txt", "mine");
+    const Outcome again = run_tetrad(arguments(kLlama, "bf16", "run", {"train.microbatch=1"}));
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    expect_same_run("whole", "run");
+    EXPECT_EQ(read_file(folder_ / "run" / "notes.txt"), "mine");
+    std::filesystem::remove_all(folder_ / "run");
+  }
+}
+
+TEST_F(Training, TwoProcessesDoNotShareAFolder) {
+  RunningTetrad first(arguments(kLlama, "bf16", "run", {"train.steps=1000000"}));
+  while (!std::filesystem::exists(folder_ / "run" / "config.yaml") && !first.finished())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const std::string config = read_file(folder_ / "run" / "config.yaml");
+  EXPECT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "run")).exit_code, 2);
+  EXPECT_EQ(run_tetrad({"train", "--resume", folder_.file("run")}).exit_code, 2);
+  EXPECT_EQ(read_file(folder_ / "run" / "config.yaml"), config);
+  first.send(SIGKILL);
+  first.wait();
+}
+
+TEST_F(Training, RecomputationChangesNothingAndMayChange) {
+  ASSERT_EQ(run_tetrad(arguments(kHybrid, "nvfp4", "whole")).exit_code, 0);
+  const Outcome full = run_tetrad(arguments(kHybrid, "nvfp4", "full", {"train.recompute=full"}));
+  ASSERT_EQ(full.exit_code, 0) << full.err;
+  expect_same_run("whole", "full");
+
+  run_tetrad(arguments(kHybrid, "nvfp4", "changed", {"train.recompute=ffn"}),
+             {"TETRAD_FAILPOINTS=checkpoint.after_rename=kill@3"});
+  const Outcome resumed = run_tetrad({"train", "--resume", folder_.file("changed"), "train.recompute=cheap"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same_run("whole", "changed");
+}
+
 TEST_F(Training, ACheckpointCanBeUsed) {
   ASSERT_EQ(run_tetrad(arguments(kHybrid, "nvfp4", "run", {"precision.schedule=[]"})).exit_code, 0);
   const nlohmann::json last = metrics("run").back();
@@ -248,6 +291,20 @@ TEST_F(Training, ADryRunShowsEveryGemmAndTrainsNothing) {
                                "16x16", "parameters", "memory", "from 50 % of the tokens on"})
     EXPECT_NE(dry.out.find(expected), std::string::npos) << expected;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "dry"));
+}
+
+TEST_F(Training, ADryRunTellsTheMemoryOfADeviceThatIsNotThere) {
+  const auto memory = [&](const Words& more) {
+    Words words = {"--dry-run", "train.batch=64", "train.microbatch=64", "train.sequence=4096"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome dry = run_tetrad(arguments(kHybrid, "nvfp4", "dry", words), {"CUDA_VISIBLE_DEVICES=-1"});
+    EXPECT_EQ(dry.exit_code, 0) << dry.err;
+    const std::size_t at = dry.out.find("\nmemory ");
+    return at == std::string::npos ? "" : dry.out.substr(at, dry.out.find('\n', at + 1) - at);
+  };
+  EXPECT_NE(memory({"run.backend=cpu"}).find(" on cpu "), std::string::npos);
+  EXPECT_NE(memory({"run.backend=cuda"}).find(" on cuda "), std::string::npos);
+  EXPECT_NE(memory({"run.backend=cuda"}), memory({"run.backend=cuda", "train.recompute=full"}));
 }
 
 }  // namespace

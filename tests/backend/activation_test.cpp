@@ -54,6 +54,20 @@ TEST_P(ActivationOp, BackwardWritesTheGradientOfTheFormula) {
     }
 }
 
+TEST_P(ActivationOp, TheGradientMayTakeThePlaceOfTheInput) {
+  for (const Activation kind : {Activation::swiglu, Activation::squared_relu})
+    for (const auto& [rows, width] : {Shape{3, 7}, Shape{40, 17}, Shape{5, 64}}) {
+      const std::int64_t in = input_width(kind, width);
+      TestMatrix x(storage(), rows, in, random_values(rows * in, 1, 2));
+      const TestMatrix dy(storage(), rows, width, random_values(rows * width, 2));
+      TestMatrix dx(storage(), rows, in);
+      device().activation(ActivationBackward{kind, x.view(), dy.view(), dx.mutable_view()});
+      device().activation(ActivationBackward{kind, x.view(), dy.view(), x.mutable_view()});
+      EXPECT_EQ(x.values(), dx.values()) << rows << " x " << width;
+      EXPECT_TRUE(x.guards_untouched());
+    }
+}
+
 TEST_P(ActivationOp, SurvivesExtremeInputs) {
   // Gates far out: silu is x or 0, with no overflow on the way. [gate | up]
   const TestMatrix x(storage(), 1, 8, {-1e4, -200, 200, 1e4, 2, 2, 2, 2});

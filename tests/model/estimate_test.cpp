@@ -8,40 +8,90 @@
 namespace tetrad {
 namespace {
 
-class Estimates : public ::testing::TestWithParam<const char*> {};
+class Estimates : public ::testing::TestWithParam<std::tuple<const char*, Recompute>> {};
 
 TEST_P(Estimates, PredictTheActivationsOfAModel) {
   for (const char* preset : {"quickstart", "quickstart-hybrid"}) {
     constexpr std::int64_t kBatch = 2;
     constexpr std::int64_t kSequence = 64;
     PrecisionConfig precision;
-    precision.recipe = GetParam();
+    precision.recipe = std::get<0>(GetParam());
     const ModelConfig& config = *find_preset(preset);
     const Recipe recipe(precision, config.blocks());
-    Decoder decoder(cpu_backend(), config, kBatch, kSequence);
+    const Recompute recompute = std::get<1>(GetParam());
+    Decoder decoder(cpu_backend(), config, kBatch, kSequence, DType::bf16, recompute);
     decoder.initialize(1);
     std::vector<std::int32_t> tokens(kBatch * kSequence, 1);
     std::vector<float> losses(tokens.size());
     Pass pass;
     pass.recipe = &recipe;
     decoder.train(pass, tokens, tokens, 1, losses);
-    const double predicted = estimate_memory(config, recipe, kBatch * kSequence, DType::bf16).activations;
-    EXPECT_NEAR(predicted / static_cast<double>(decoder.activation_bytes()), 1.0, 0.05) << preset;
+    const auto measured = static_cast<double>(decoder.activation_bytes());
+    const MemoryEstimate estimate = estimate_memory(
+        config, recipe, {.batch = kBatch, .sequence = kSequence, .recompute = recompute}, kCpuMemory);
+    EXPECT_NEAR(estimate.activations / measured, 1.0, 0.02) << preset;
+    EXPECT_EQ(estimate.scratch, 0);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, Estimates, ::testing::Values("bf16", "fp8", "mxfp4", "nvfp4"));
+INSTANTIATE_TEST_SUITE_P(Recipes, Estimates,
+                         ::testing::Combine(::testing::Values("bf16", "fp8", "mxfp4", "nvfp4"),
+                                            ::testing::Values(Recompute::none, Recompute::cheap,
+                                                              Recompute::ffn, Recompute::full)));
+
+MemoryEstimate estimate(const std::string& preset, const std::string& recipe, const MemoryCase& c,
+                        const MemoryTraits& traits) {
+  const ModelConfig& config = *find_preset(preset);
+  PrecisionConfig precision;
+  precision.recipe = recipe;
+  return estimate_memory(config, Recipe(precision, config.blocks()), c, traits);
+}
 
 TEST(Estimate, FourBitsKeepLessThanSixteen) {
-  const ModelConfig& config = *find_preset("llama3-8b");
-  PrecisionConfig bf16;
-  bf16.recipe = "bf16";
-  const auto bytes = [&](const PrecisionConfig& precision) {
-    return estimate_memory(config, Recipe(precision, config.blocks()), 8192, DType::bf16);
-  };
-  EXPECT_LT(bytes({}).activations, 0.85 * bytes(bf16).activations);
-  EXPECT_LT(bytes({}).operands, 0.5 * bytes(bf16).operands);
-  EXPECT_DOUBLE_EQ(bytes({}).weights, 4.0 * static_cast<double>(parameter_count(config)));
+  const MemoryCase c{.batch = 1, .sequence = 8192};
+  const MemoryEstimate bf16 = estimate("llama3-8b", "bf16", c, kCpuMemory);
+  const MemoryEstimate nvfp4 = estimate("llama3-8b", "nvfp4", c, kCpuMemory);
+  EXPECT_LT(nvfp4.activations, 0.85 * bf16.activations);
+  EXPECT_LT(nvfp4.operands, 0.5 * bf16.operands);
+  EXPECT_DOUBLE_EQ(nvfp4.weights, 4.0 * static_cast<double>(parameter_count(*find_preset("llama3-8b"))));
+  const MemoryEstimate on_gpu = estimate("llama3-8b", "nvfp4", c, kCudaMemory);
+  EXPECT_DOUBLE_EQ(on_gpu.operands, bf16.operands) << "a GPU multiplies BF16 values";
+  EXPECT_GT(on_gpu.scratch, 0);
+}
+
+/// The sum for BF16 by hand.
+TEST(Estimate, OfALlamaOfABillionOnAGpuIsTheSumOfItsParts) {
+  const MemoryCase c{.batch = 16, .sequence = 2048};
+  constexpr double kTokens = 16 * 2048;
+  constexpr double kLayers = 16;
+  const MemoryEstimate memory = estimate("llama-1b", "bf16", c, kCudaMemory);
+  const double kept_per_token =
+      2 * (kLayers * (2 * 2048 + 3072 + 2048 + 2048 + 16384 + 2048 + 8192) + 2 * 2048);
+  const double passing_per_token = 2 * (2 * 2048 + 3072 + 8192);
+  const double f32_per_token = 4 * (kLayers * (32 + 2) + 1 + 3);
+  EXPECT_NEAR(memory.activations, kTokens * (kept_per_token + passing_per_token + f32_per_token), 1e6);
+  EXPECT_NEAR(memory.total(), 61.8e9, 0.1e9);
+}
+
+TEST(Estimate, RecomputationBringsALlamaOfABillionBelowThreeFifthsOfTorch) {
+  constexpr double kTorch = 63.5e9;
+  for (const char* recipe : {"bf16", "fp8", "nvfp4"})
+    for (const Recompute recompute : {Recompute::ffn, Recompute::full}) {
+      const MemoryCase c{.batch = 16, .sequence = 2048, .recompute = recompute};
+      EXPECT_LT(estimate("llama-1b", recipe, c, kCudaMemory).total(), 0.6 * kTorch) << recipe;
+    }
+}
+
+TEST(Estimate, IsOfTheTimeThatNeedsMost) {
+  const ModelConfig& config = *find_preset("llama-1b");
+  PrecisionConfig precision;
+  precision.recipe = "fp8";
+  const MemoryCase c{.batch = 16, .sequence = 2048};
+  const double always = estimate_memory(config, Recipe(precision, config.blocks()), c, kCudaMemory).total();
+  precision.schedule = {{.at = 0.9, .forward = "bf16", .backward = "bf16"}};
+  const double later = estimate_memory(config, Recipe(precision, config.blocks()), c, kCudaMemory).total();
+  EXPECT_GT(later, always);
+  EXPECT_DOUBLE_EQ(later, estimate("llama-1b", "bf16", c, kCudaMemory).total());
 }
 
 TEST(Estimate, FlopsAreSixPerParameterAndTokenPlusAttention) {

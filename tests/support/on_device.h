@@ -23,6 +23,8 @@ class OnDevice final : public Backend {
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override;
   void synchronize() override { device_.synchronize(); }
   std::int64_t peak_memory() const override { return device_.peak_memory(); }
+  std::optional<std::int64_t> restart_peak() override { return device_.restart_peak(); }
+  std::optional<std::int64_t> free_memory() const override { return device_.free_memory(); }
 
   CodeOrder preferred_order(const QuantSpec& spec) const override { return device_.preferred_order(spec); }
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,

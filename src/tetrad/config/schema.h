@@ -177,6 +177,10 @@ void describe(V& v, TrainConfig& c) {
   v.field("batch", c.batch, "sequences per optimizer step", at_least(0));
   v.field("sequence", c.sequence, "tokens of a sequence", at_least(0));
   v.field("microbatch", c.microbatch, "sequences at a time; 0: the whole batch", at_least(0));
+  v.field("recompute", c.recompute,
+          "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "
+          "feed-forward blocks) or full (all blocks). The results are the same",
+          one_of({"none", "cheap", "ffn", "full"}));
   v.field("eval", c.eval, "evaluation on held-out tokens");
   v.field("checkpoint", c.checkpoint, "checkpoints");
   v.field("health", c.health, "what to do when training goes wrong");

@@ -21,6 +21,8 @@ class Buffer {
       : data_(data, release), size_(bytes), capacity_(bytes) {}
 
   std::size_t size() const { return size_; }
+  /// What is allocated: a buffer that was refitted may use less.
+  std::size_t capacity() const { return capacity_; }
   /// Whether `bytes` fit into the memory that is there; if so, that is the size from now on.
   bool refit(std::size_t bytes) {
     if (bytes > capacity_ || data_ == nullptr) return false;

@@ -25,11 +25,13 @@ class AttentionBlock final : public Block {
         norm_(context.backend,
               context.add_parameter(context.prefix() + "norm.weight", {context.config.hidden}, false),
               context.config.norm_epsilon, context.tokens()),
-        qkv_(context.make_linear("qkv", q_width() + 2 * kv_width(), context.config.hidden)),
-        out_(context.make_linear("out", context.config.hidden, q_width())),
-        projected_(context.backend.make_tensor(storage_, context.tokens(), qkv_.out_features())),
-        attended_(context.backend.make_tensor(storage_, context.tokens(), q_width())),
-        log_sum_exp_(context.backend.make_tensor(DType::f32, 1, context.tokens() * shape_.heads)) {
+        qkv_(context.make_linear(Place::first, "qkv", q_width() + 2 * kv_width(), context.config.hidden)),
+        out_(context.make_linear(Place::second, "out", context.config.hidden, q_width())),
+        keep_(context.keep),
+        projected_(context.make_saved(Scratch::wide, qkv_.out_features())),
+        attended_(context.make_saved(Scratch::second_input, q_width())),
+        log_sum_exp_(backend_, scratch_, Scratch::sums, keep_ != Keep::nothing, DType::f32, 1,
+                     context.tokens() * shape_.heads) {
     if (!context.config.rope) return;
     const RopeConfig& rope = *context.config.rope;
     const std::vector<float> frequencies =
@@ -39,29 +41,7 @@ class AttentionBlock final : public Block {
   }
 
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
-    AttentionShape shape = shape_;
-    shape.batch = x.rows / shape.sequence;  // evaluation may have fewer sequences
-    const MutableMatrixView projected = rows(projected_.view(), 0, x.rows);
-    const MutableMatrixView attended = rows(attended_.view(), 0, x.rows);
-    project(pass, x, projected, shape.sequence, 0);
-    const MatrixView qkv = as_const(projected);
-    backend_.attention(
-        AttentionForward{shape, queries(qkv), keys(qkv), values(qkv), attended, log_sum_exp_.f32()});
-    finish(pass, x, as_const(attended), y);
-  }
-
-  void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
-    const MutableMatrixView dattended = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, q_width());
-    const MutableMatrixView dqkv = scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, qkv_.out_features());
-    const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
-    const MatrixView qkv = projected_.const_view();
-    out_.backward(pass, as_const(dx), &dattended);
-    backend_.attention(AttentionBackward{shape_, queries(qkv), keys(qkv), values(qkv), attended_.const_view(),
-                                         log_sum_exp_.f32(), as_const(dattended), queries(dqkv), keys(dqkv),
-                                         values(dqkv)});
-    rotate(dqkv, shape_.sequence, 0, true);
-    qkv_.backward(pass, as_const(dqkv), &normed);
-    norm_.backward(x, as_const(normed), dx);
+    finish(pass, x, attend(pass, x), y);
   }
 
   void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& block_state) override {
@@ -95,8 +75,8 @@ class AttentionBlock final : public Block {
 
   std::vector<Linear*> linears() override { return {&qkv_, &out_}; }
   std::size_t saved_bytes() const override {
-    return projected_.bytes().size() + attended_.bytes().size() + log_sum_exp_.bytes().size() +
-           qkv_.saved_bytes() + out_.saved_bytes();
+    return projected_.bytes() + attended_.bytes() + log_sum_exp_.bytes() + qkv_.saved_bytes() +
+           out_.saved_bytes();
   }
 
  private:
@@ -115,12 +95,50 @@ class AttentionBlock final : public Block {
     return columns(qkv, q_width() + kv_width(), kv_width());
   }
 
-  void project(Pass& pass, const MatrixView& x, const MutableMatrixView& qkv, std::int64_t sequence,
-               std::int64_t first_position) {
+  void restore(Pass& pass, const MatrixView& x) override {
+    if (keep_ == Keep::nothing)
+      out_.restore(pass, attend(pass, x));
+    else if (qkv_.wants_input(pass))
+      qkv_.restore(pass, normalize(pass, x));
+  }
+
+  void differentiate(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
+    const MutableMatrixView dattended = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, q_width());
+    const MutableMatrixView dqkv = scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, qkv_.out_features());
+    const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
+    const MatrixView qkv = as_const(projected_.view());
+    out_.backward(pass, as_const(dx), &dattended);
+    backend_.attention(AttentionBackward{shape_, queries(qkv), keys(qkv), values(qkv),
+                                         as_const(attended_.view()), log_sum_exp_.f32(), as_const(dattended),
+                                         queries(dqkv), keys(dqkv), values(dqkv)});
+    rotate(dqkv, shape_.sequence, 0, true);
+    qkv_.backward(pass, as_const(dqkv), &normed);
+    norm_.backward(x, as_const(normed), dx);
+  }
+
+  MatrixView normalize(const Pass& pass, const MatrixView& x) {
     const MutableMatrixView normed = qkv_.input(pass, x.rows);
     norm_.forward(x, normed);
-    qkv_.forward(pass, as_const(normed), qkv);
+    return as_const(normed);
+  }
+
+  void project(Pass& pass, const MatrixView& x, const MutableMatrixView& qkv, std::int64_t sequence,
+               std::int64_t first_position) {
+    qkv_.forward(pass, normalize(pass, x), qkv);
     rotate(qkv, sequence, first_position, false);
+  }
+
+  /// The input of `out_`.
+  MatrixView attend(Pass& pass, const MatrixView& x) {
+    AttentionShape shape = shape_;
+    shape.batch = x.rows / shape.sequence;  // evaluation may have fewer sequences
+    const MutableMatrixView projected = projected_.view(x.rows);
+    const MutableMatrixView attended = attended_.view(x.rows);
+    project(pass, x, projected, shape.sequence, 0);
+    const MatrixView qkv = as_const(projected);
+    backend_.attention(
+        AttentionForward{shape, queries(qkv), keys(qkv), values(qkv), attended, log_sum_exp_.f32()});
+    return as_const(attended);
   }
 
   /// Queries and keys are neighbours: one call turns both.
@@ -132,7 +150,7 @@ class AttentionBlock final : public Block {
   }
 
   void finish(Pass& pass, const MatrixView& x, const MatrixView& attended, const MutableMatrixView& y) {
-    const MutableMatrixView out = scratch_.get(Scratch::linear_output, x.dtype, x.rows, x.cols);
+    const MutableMatrixView out = scratch_.get(Scratch::mixed, x.dtype, x.rows, x.cols);
     out_.forward(pass, attended, out);
     backend_.add({x, as_const(out), y});
   }
@@ -144,9 +162,10 @@ class AttentionBlock final : public Block {
   NormLayer norm_;
   Linear qkv_;
   Linear out_;
-  Tensor projected_;    //!< [tokens, q | k | v], turned
-  Tensor attended_;     //!< [tokens, heads * head_dim]
-  Tensor log_sum_exp_;  //!< [batch, heads, sequence]
+  Keep keep_;
+  Saved projected_;     //!< [tokens, q | k | v], turned
+  Saved attended_;      //!< [tokens, heads * head_dim]
+  Saved log_sum_exp_;   //!< [batch, heads, sequence]
   Tensor frequencies_;  //!< [head_dim / 2]; empty: no positions
 };
 

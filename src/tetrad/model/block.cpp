@@ -21,9 +21,21 @@ Parameter& BlockContext::add_parameter(const std::string& name, std::vector<std:
   return *parameters.back();
 }
 
-Linear BlockContext::make_linear(const std::string& name, std::int64_t out, std::int64_t in) const {
+Linear BlockContext::make_linear(Place place, const std::string& name, std::int64_t out,
+                                 std::int64_t in) const {
   Parameter& weight = add_parameter(prefix() + name + ".weight", {out, in}, true);
-  return Linear(backend, scratch, weight, prefix() + name, index, linear_count++, storage);
+  return Linear(backend, scratch, weight, prefix() + name, index, linear_count++, storage, place, keep);
+}
+
+Saved BlockContext::make_saved(Scratch::Slot slot, std::int64_t cols) const {
+  return Saved(backend, scratch, slot, keep != Keep::nothing, storage, tokens(), cols);
+}
+
+void Block::backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) {
+  pass.again = true;
+  restore(pass, x);
+  pass.again = false;
+  differentiate(pass, x, dx);
 }
 
 NormLayer::NormLayer(Backend& backend, Parameter& weight, float epsilon, std::int64_t tokens)

@@ -11,6 +11,7 @@
 #include "tetrad/model/linear.h"
 #include "tetrad/model/parameter.h"
 #include "tetrad/model/pass.h"
+#include "tetrad/model/recompute.h"
 #include "tetrad/model/scratch.h"
 
 namespace tetrad {
@@ -31,12 +32,12 @@ class Block {
   Block& operator=(const Block&) = delete;
   virtual ~Block() = default;
 
-  /// y = x + mixer(norm(x)), [batch * sequence, hidden]. When training, keeps what backward() needs, except
-  /// x.
+  /// y = x + mixer(norm(x)), [batch * sequence, hidden]. When training, keeps what its Keep says for
+  /// backward(), and never x.
   virtual void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) = 0;
 
   /// `dx` holds the gradient of y and receives that of x; parameters' gradients are added to.
-  virtual void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) = 0;
+  void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx);
 
   /// The same as forward() for new tokens of one sequence, which continue those that `state` has seen.
   virtual void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& state) = 0;
@@ -45,6 +46,11 @@ class Block {
   virtual std::vector<Linear*> linears() = 0;
   /// Bytes kept between forward and backward.
   virtual std::size_t saved_bytes() const = 0;
+
+ private:
+  /// Computes again what differentiate() needs and forward() did not keep.
+  virtual void restore(Pass& pass, const MatrixView& x) = 0;
+  virtual void differentiate(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) = 0;
 };
 
 /// What a block is built from and with.
@@ -56,13 +62,16 @@ struct BlockContext {
   std::int64_t batch;  //!< of a training microbatch
   std::int64_t sequence;
   DType storage;
+  Keep keep;
   std::vector<std::unique_ptr<Parameter>>& parameters;  //!< the block appends its own
   std::uint32_t& linear_count;
 
   std::int64_t tokens() const { return batch * sequence; }
   std::string prefix() const { return "blocks." + std::to_string(index) + "."; }
   Parameter& add_parameter(const std::string& name, std::vector<std::int64_t> shape, bool decay) const;
-  Linear make_linear(const std::string& name, std::int64_t out, std::int64_t in) const;
+  Linear make_linear(Place place, const std::string& name, std::int64_t out, std::int64_t in) const;
+  /// [tokens, cols] that the block's backward pass reads.
+  Saved make_saved(Scratch::Slot slot, std::int64_t cols) const;
 };
 
 std::unique_ptr<Block> make_attention_block(const BlockContext& context);

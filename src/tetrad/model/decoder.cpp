@@ -24,7 +24,7 @@ std::unique_ptr<Block> make_block(char letter, const BlockContext& context) {
 }  // namespace
 
 Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
-                 DType storage)
+                 DType storage, Recompute recompute)
     : backend_(backend),
       config_(std::move(config)),
       batch_(batch),
@@ -33,10 +33,11 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
       scratch_(backend) {
   validate(config_);
   std::uint32_t linear_count = 0;
-  BlockContext context{backend_,  scratch_, config_,     0,           batch_,
-                       sequence_, storage_, parameters_, linear_count};
+  BlockContext context{backend_,  scratch_, config_,   0,           batch_,
+                       sequence_, storage_, Keep::all, parameters_, linear_count};
   embedding_ = &context.add_parameter("embedding.weight", {config_.vocab, config_.hidden}, true);
   for (const char letter : config_.pattern) {
+    context.keep = keep_of(recompute, letter);
     blocks_.push_back(make_block(letter, context));
     ++context.index;
   }
@@ -46,7 +47,6 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
   if (!config_.tied) head_ = &context.add_parameter("head.weight", {config_.vocab, config_.hidden}, true);
   for (std::size_t i = 0; i <= blocks_.size(); ++i)
     residual_.push_back(backend_.make_tensor(storage_, context.tokens(), config_.hidden));
-  hidden_ = backend_.make_tensor(storage_, context.tokens(), config_.hidden);
   residual_gradient_ = backend_.make_tensor(storage_, context.tokens(), config_.hidden);
   tokens_ = backend_.make_tensor(DType::i32, 1, context.tokens());
   targets_ = backend_.make_tensor(DType::i32, 1, context.tokens());
@@ -91,7 +91,7 @@ void Decoder::check_count(std::size_t count) const {
                "{} tokens are not up to {} sequences of {}", tokens, batch_, sequence_);
 }
 
-void Decoder::forward(Pass& pass, std::span<const std::int32_t> tokens) {
+MatrixView Decoder::forward(Pass& pass, std::span<const std::int32_t> tokens) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
   check_tokens(tokens, config_.vocab);
@@ -99,7 +99,9 @@ void Decoder::forward(Pass& pass, std::span<const std::int32_t> tokens) {
   backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, residual(0)});
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     blocks_[i]->forward(pass, as_const(residual(i)), residual(i + 1));
-  final_norm_->forward(as_const(residual(blocks_.size())), rows(hidden_.view(), 0, count));
+  const MutableMatrixView hidden = scratch_.get(Scratch::mixed, storage_, count, config_.hidden);
+  final_norm_->forward(as_const(residual(blocks_.size())), hidden);
+  return as_const(hidden);
 }
 
 void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
@@ -109,15 +111,15 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
                    targets.size() == tokens.size() && losses.size() == tokens.size(),
                "training takes whole microbatches of {} sequences", batch_);
   pass.training = true;
-  forward(pass, tokens);
+  const MatrixView hidden = forward(pass, tokens);
 
   const MutableMatrixView gradient = residual_gradient_.view();
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
   check_targets(targets, config_.vocab);
   backend_.upload(std::as_bytes(targets), targets_.bytes());
-  backend_.cross_entropy(CrossEntropy{hidden_.const_view(), head_weight(), targets_.i32(), losses_.f32(),
-                                      gradient_scale, dhidden, head_parameter().gradient.f32()});
+  backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
+                                      dhidden, head_parameter().gradient.f32()});
   backend_.set_to_zero(residual_gradient_.bytes());
   final_norm_->backward(residual_.back().const_view(), as_const(dhidden), gradient);
   for (std::size_t i = blocks_.size(); i-- > 0;)
@@ -134,9 +136,8 @@ void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
                "evaluation of {} tokens needs as many targets and losses, not {} and {}", tokens.size(),
                targets.size(), losses.size());
   pass.training = false;
-  forward(pass, tokens);
   CrossEntropy loss;
-  loss.hidden = rows(hidden_.const_view(), 0, static_cast<std::int64_t>(tokens.size()));
+  loss.hidden = forward(pass, tokens);
   loss.head = head_weight();
   check_targets(targets, config_.vocab);
   backend_.upload(std::as_bytes(targets), targets_.bytes());
@@ -178,8 +179,13 @@ std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const
 }
 
 std::size_t Decoder::activation_bytes() const {
-  std::size_t total = scratch_.bytes() + hidden_.bytes().size() + residual_gradient_.bytes().size();
+  std::size_t total = scratch_.bytes() + residual_gradient_.bytes().size();
   for (const Tensor& tensor : residual_) total += tensor.bytes().size();
+  return total + saved_bytes();
+}
+
+std::size_t Decoder::saved_bytes() const {
+  std::size_t total = 0;
   for (const auto& block : blocks_) total += block->saved_bytes();
   return total;
 }

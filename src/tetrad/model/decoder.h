@@ -30,9 +30,9 @@ class Session {
 class Decoder {
  public:
   /// Room for microbatches of up to `batch` sequences of `sequence` tokens; activations are stored as
-  /// `storage`.
+  /// `storage`, and those that `recompute` says are not kept between forward and backward.
   Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
-          DType storage = DType::bf16);
+          DType storage = DType::bf16, Recompute recompute = Recompute::none);
 
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return backend_; }
@@ -61,9 +61,12 @@ class Decoder {
 
   /// Bytes that are kept between forward and backward, and of everything that passes through.
   std::size_t activation_bytes() const;
+  /// Of that, what blocks keep between forward and backward besides their inputs.
+  std::size_t saved_bytes() const;
 
  private:
-  void forward(Pass& pass, std::span<const std::int32_t> tokens);
+  /// Returns what the head reads, which is valid until a block runs.
+  MatrixView forward(Pass& pass, std::span<const std::int32_t> tokens);
   void check_count(std::size_t count) const;
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
@@ -82,7 +85,6 @@ class Decoder {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<NormLayer> final_norm_;
   std::vector<Tensor> residual_;    //!< the input of each block, and the output of the last
-  Tensor hidden_;                   //!< after the last norm
   Tensor residual_gradient_;        //!< [tokens, hidden]
   Tensor tokens_, targets_;         //!< of the microbatch, i32
   Tensor losses_;                   //!< likewise, f32

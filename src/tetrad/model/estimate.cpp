@@ -1,58 +1,179 @@
 #include "tetrad/model/estimate.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "tetrad/model/scratch.h"
 
 namespace tetrad {
 namespace {
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
-/// Elements, per token, that a block keeps in the storage type for its backward pass, besides the inputs of
-/// its linear layers.
-std::int64_t kept_elements(const ModelConfig& c, char letter) {
-  switch (letter) {
-    case '*':
-      return (2 * c.heads + 2 * c.kv_heads) * c.head_dim;  // q, k, v and the output
-    case '-':
-      return linear_shapes(c, '-')[0].out;
-    default:
-      return linear_shapes(c, 'M')[0].out + c.mamba.conv_channels() + c.mamba.inner();
+/// What blocks keep, what they share and what operations hold, block by block as the blocks do it.
+class ActivationMemory {
+ public:
+  ActivationMemory(const ModelConfig& config, const MemoryCase& c, const MemoryTraits& traits)
+      : config_(config),
+        case_(c),
+        traits_(traits),
+        tokens_(c.batch * c.sequence),
+        element_(bits_of(c.storage) / 8.0),
+        operations_(traits) {
+    constexpr double kIds = 3 * 4;                         // tokens, targets and losses
+    const double stream = as_double(config.blocks() + 2);  // before each block, after the last, its gradient
+    kept_ = as_double(tokens_) * (stream * element_ * as_double(config.hidden) + kIds +
+                                  kF32 * as_double(config.blocks() + 1));  // inverse RMS
+    share(Scratch::mixed, config.hidden);
+    share(Scratch::gradient_narrow, config.hidden);
+    operations_.embedding(tokens_, config.hidden);
+    operations_.cross_entropy(tokens_, config.vocab, c.storage);
   }
-}
 
-/// f32 values per token.
-double kept_f32(const ModelConfig& c, char letter) {
-  switch (letter) {
-    case '*':
-      return as_double(c.heads + 1);  // log-sum-exp, inverse RMS
-    case '-':
-      return 1;
-    default:
-      return as_double(c.mamba.groups + 1) +
-             as_double(c.mamba.inner() * c.mamba.state) / as_double(std::max<std::int64_t>(1, c.mamba.chunk));
+  void add_block(char letter, const std::array<LinearPrecision, 2>& precisions) {
+    const Keep keep = keep_of(case_.recompute, letter);
+    const std::vector<LinearShape> linears = linear_shapes(config_, letter);
+    add_linear(linears[0], precisions[0], Place::first, keep, true);
+    // The attention's output is kept, or not, by the attention itself.
+    add_linear(linears[1], precisions[1], Place::second, keep, letter != '*');
+    if (letter != '-') share(Scratch::gradient_wide, linears[0].out);  // feed-forward blocks need none
+    share(Scratch::gradient_middle, linears[1].in);
+    save(Scratch::wide, linears[0].out, keep != Keep::nothing);
+    if (letter == '*') add_attention(keep);
+    if (letter == 'M') add_mamba2(keep);
   }
-}
 
-/// Elements per token of what all blocks share (Scratch): the widest block decides.
-struct PassingThrough {
-  std::int64_t input = 0;   //!< of a linear layer that does not keep it
-  std::int64_t wide = 0;    //!< gradient of a block's first projection
-  std::int64_t middle = 0;  //!< gradient of the second projection's input
-  std::int64_t scan = 0;    //!< gradient of the scan's output
+  double activations() const {
+    const auto sum = [](const auto& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
+    return kept_ + sum(shared_) + sum(operands_) + sum(packed_inputs_);
+  }
+  double scratch() const { return operations_.bytes(); }
 
-  std::int64_t elements(std::int64_t hidden) const { return input + wide + middle + scan + 2 * hidden; }
+ private:
+  static constexpr double kF32 = 4;
+
+  void share_bytes(Scratch::Slot slot, double bytes) { shared_[slot] = std::max(shared_[slot], bytes); }
+  void share(Scratch::Slot slot, std::int64_t width) {
+    share_bytes(slot, element_ * as_double(tokens_) * as_double(width));
+  }
+  void save_bytes(Scratch::Slot slot, double bytes, bool kept) {
+    if (kept)
+      kept_ += bytes;
+    else
+      share_bytes(slot, bytes);
+  }
+  void save(Scratch::Slot slot, std::int64_t width, bool kept) {
+    save_bytes(slot, element_ * as_double(tokens_) * as_double(width), kept);
+  }
+
+  void add_attention(Keep keep) {
+    save(Scratch::second_input, config_.heads * config_.head_dim, keep != Keep::nothing);
+    save_bytes(Scratch::sums, kF32 * as_double(tokens_ * config_.heads), keep != Keep::nothing);
+    operations_.attention({case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1},
+                          case_.storage);
+  }
+
+  void add_mamba2(Keep keep) {
+    const Mamba2Config& m = config_.mamba;
+    const Mamba2Shape shape{case_.batch, case_.sequence, m.heads, m.head_dim, m.groups, m.state, m.chunk};
+    share(Scratch::gradient_middle, m.conv_channels());
+    share(Scratch::gradient_middle_2, m.inner());
+    save(Scratch::convolved, m.conv_channels(), keep == Keep::all);
+    save(Scratch::scanned, m.inner(), keep != Keep::nothing);
+    save_bytes(Scratch::states,
+               kF32 * as_double(shape.batch * shape.chunks()) * as_double(shape.inner() * shape.state),
+               keep != Keep::nothing);
+    kept_ += kF32 * as_double(tokens_ * m.groups);  // inverse RMS of the gated norm
+    operations_.mamba2(shape, m.conv, case_.storage);
+  }
+
+  double quantized(const std::optional<QuantSpec>& spec, Form form, std::int64_t rows, std::int64_t cols) {
+    if (!spec) return 0;
+    operations_.quantize(*spec, rows * cols, case_.telemetry);
+    return as_double(quantized_bytes(traits_, *spec, form, rows, cols));
+  }
+
+  /// `writes_input`: x is written where the layer says.
+  void add_linear(const LinearShape& linear, const LinearPrecision& precision, Place place, Keep keep,
+                  bool writes_input) {
+    const auto spec = [&](Operand operand) -> const std::optional<QuantSpec>& { return precision[operand]; };
+    const auto raise = [](double& bytes, double needed) { bytes = std::max(bytes, needed); };
+    const double codes = quantized(spec(Operand::wgrad_x), Form::packed, linear.in, tokens_);
+    if (keep == Keep::nothing)
+      raise(packed_inputs_[static_cast<std::size_t>(place)], codes);
+    else
+      kept_ += codes;
+    if (writes_input)
+      save(place == Place::first ? Scratch::first_input : Scratch::second_input, linear.in,
+           keep == Keep::all && !spec(Operand::wgrad_x));
+    raise(operands_[0], quantized(spec(Operand::fprop_x), Form::operand, tokens_, linear.in));
+    raise(operands_[0], quantized(spec(Operand::dgrad_dy), Form::operand, tokens_, linear.out));
+    raise(operands_[1], quantized(spec(Operand::wgrad_dy), Form::operand, linear.out, tokens_));
+
+    const auto operand = [&](Operand which, std::int64_t rows, std::int64_t depth,
+                             Form form = Form::operand) {
+      return OperandShape{rows, depth, case_.storage, spec(which), form, false};
+    };
+    OperandShape weight = operand(Operand::fprop_w, linear.in, linear.out);
+    weight.transposed = true;
+    if (!precision.weight_codes_shared()) weight = operand(Operand::dgrad_w, linear.in, linear.out);
+    operations_.product(operand(Operand::fprop_x, tokens_, linear.in),
+                        operand(Operand::fprop_w, linear.out, linear.in), case_.storage);
+    operations_.product(operand(Operand::dgrad_dy, tokens_, linear.out), weight, case_.storage);
+    operations_.product(operand(Operand::wgrad_dy, linear.out, tokens_),
+                        operand(Operand::wgrad_x, linear.in, tokens_, Form::packed), DType::f32);
+  }
+
+  const ModelConfig& config_;
+  const MemoryCase& case_;
+  const MemoryTraits& traits_;
+  std::int64_t tokens_;
+  double element_;  //!< bytes
+  double kept_ = 0;
+  std::array<double, Scratch::slots> shared_ = {};
+  std::array<double, 2> operands_ = {};
+  std::array<double, 2> packed_inputs_ = {};
+  OperationMemory operations_;
 };
 
-double bytes_per_element(const std::optional<QuantSpec>& spec, DType storage) {
-  if (!spec) return bits_of(storage) / 8.0;
-  switch (spec->format) {
-    case Format::nvfp4:
-      return 0.5 + 1.0 / 16;
-    case Format::mxfp4:
-      return 0.5 + 1.0 / 32;
-    default:
-      return 1 + 4.0 / as_double(std::max<std::int64_t>(1, spec->block.cols));
+/// Bytes of the forms of a weight that products read.
+double weight_forms(const LinearShape& linear, const LinearPrecision& precision, DType storage,
+                    const MemoryTraits& traits) {
+  const auto form = [&](Operand operand, std::int64_t rows, std::int64_t cols) {
+    if (precision[operand])
+      return as_double(quantized_bytes(traits, *precision[operand], Form::operand, rows, cols));
+    return storage == DType::f32 ? 0.0 : bits_of(storage) / 8.0 * as_double(rows) * as_double(cols);
+  };
+  const bool shared =
+      precision.weight_codes_shared() || (!precision[Operand::fprop_w] && !precision[Operand::dgrad_w]);
+  return form(Operand::fprop_w, linear.out, linear.in) +
+         (shared ? 0 : form(Operand::dgrad_w, linear.in, linear.out));
+}
+
+MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Recipe& recipe,
+                           const MemoryCase& c, const MemoryTraits& traits) {
+  MemoryEstimate estimate;
+  estimate.weights = 4 * as_double(parameter_count(config));
+  estimate.gradients = estimate.weights;
+  estimate.optimizer = 2 * estimate.weights;
+  if (c.storage != DType::f32)
+    estimate.operands = bits_of(c.storage) / 8.0 * as_double(config.vocab) * as_double(config.hidden);
+  ActivationMemory memory(config, c, traits);
+  for (std::int64_t index = 0; index < config.blocks(); ++index) {
+    const char letter = config.pattern[static_cast<std::size_t>(index)];
+    std::array<LinearPrecision, 2> precisions;
+    std::size_t place = 0;
+    for (const LinearShape& linear : linear_shapes(config, letter)) {
+      const std::string name = "blocks." + std::to_string(index) + "." + linear.name;
+      precisions[place] = recipe.at({name, index}, progress);
+      estimate.operands += weight_forms(linear, precisions[place++], c.storage, traits);
+    }
+    memory.add_block(letter, precisions);
   }
+  estimate.activations = memory.activations();
+  estimate.scratch = memory.scratch();
+  return estimate;
 }
 
 }  // namespace
@@ -84,51 +205,14 @@ double training_flops_per_token(const ModelConfig& c, std::int64_t sequence) {
   return 3 * forward;  // the backward pass has two products for each of the forward pass
 }
 
-MemoryEstimate estimate_memory(const ModelConfig& c, const Recipe& recipe, std::int64_t tokens,
-                               DType storage) {
-  const double storage_bytes = bits_of(storage) / 8.0;
-  MemoryEstimate estimate;
-  estimate.weights = 4 * as_double(parameter_count(c));
-  estimate.gradients = estimate.weights;
-  estimate.optimizer = 2 * estimate.weights;
-  estimate.operands = storage == DType::f32 ? 0 : storage_bytes * as_double(c.vocab * c.hidden);
-
-  double per_token =
-      storage_bytes * as_double(c.hidden * (c.blocks() + 3));  // residual stream, hidden, gradient
-  PassingThrough widest;
-  double first_operand = 0;  // bytes per token of the quantized operands of one call, which layers share
-  double second_operand = 0;
-  for (std::int64_t index = 0; index < c.blocks(); ++index) {
-    const char letter = c.pattern[static_cast<std::size_t>(index)];
-    per_token += storage_bytes * as_double(kept_elements(c, letter)) + 4 * kept_f32(c, letter);
-    for (const LinearShape& linear : linear_shapes(c, letter)) {
-      const std::string name = "blocks." + std::to_string(index) + "." + linear.name;
-      const LinearPrecision precision = recipe.at({name, index}, 0);
-      const double elements = as_double(linear.out) * as_double(linear.in);
-      if (storage != DType::f32 || precision[Operand::fprop_w])
-        estimate.operands += elements * bytes_per_element(precision[Operand::fprop_w], storage);
-      if (precision[Operand::dgrad_w] && !precision.weight_codes_shared())
-        estimate.operands += elements * bytes_per_element(precision[Operand::dgrad_w], storage);
-      // The attention's output is kept by the attention itself.
-      if (precision[Operand::wgrad_x] || !(letter == '*' && linear.name == "out"))
-        per_token += as_double(linear.in) * bytes_per_element(precision[Operand::wgrad_x], storage);
-      if (precision[Operand::wgrad_x]) widest.input = std::max(widest.input, linear.in);
-      const auto quantized = [&](Operand operand, std::int64_t width) {
-        return precision[operand] ? as_double(width) * bytes_per_element(precision[operand], storage) : 0.0;
-      };
-      first_operand = std::max(
-          {first_operand, quantized(Operand::fprop_x, linear.in), quantized(Operand::dgrad_dy, linear.out)});
-      second_operand = std::max(second_operand, quantized(Operand::wgrad_dy, linear.out));
-    }
-    const std::vector<LinearShape> linears = linear_shapes(c, letter);
-    widest.wide = std::max(widest.wide, linears[0].out);
-    widest.middle = std::max(widest.middle, letter == 'M' ? c.mamba.conv_channels() : linears[1].in);
-    if (letter == 'M') widest.scan = c.mamba.inner();
+MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, const MemoryCase& c,
+                               const MemoryTraits& traits) {
+  MemoryEstimate most = estimate_at(0, config, recipe, c, traits);
+  for (const PrecisionSwitch& change : recipe.config().schedule) {
+    const MemoryEstimate then = estimate_at(change.at, config, recipe, c, traits);
+    if (then.total() > most.total()) most = then;
   }
-  estimate.activations =
-      as_double(tokens) *
-      (per_token + storage_bytes * as_double(widest.elements(c.hidden)) + first_operand + second_operand);
-  return estimate;
+  return most;
 }
 
 }  // namespace tetrad

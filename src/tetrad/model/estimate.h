@@ -7,6 +7,8 @@
 
 #include "tetrad/core/dtype.h"
 #include "tetrad/model/config.h"
+#include "tetrad/model/recompute.h"
+#include "tetrad/ops/memory.h"
 #include "tetrad/recipe/recipe.h"
 
 namespace tetrad {
@@ -30,12 +32,23 @@ struct MemoryEstimate {
   double optimizer = 0;    //!< two f32 moments
   double operands = 0;     //!< weights in the forms that products read
   double activations = 0;  //!< kept from forward to backward, and what passes through
+  double scratch = 0;      //!< what operations hold for themselves
 
-  double total() const { return weights + gradients + optimizer + operands + activations; }
+  double total() const { return weights + gradients + optimizer + operands + activations + scratch; }
 };
 
-/// For microbatches of `tokens`, at the precision of the start of the run.
-MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, std::int64_t tokens,
-                               DType storage);
+/// What decides about memory, besides the model and the recipe.
+struct MemoryCase {
+  std::int64_t batch;  //!< sequences of a microbatch
+  std::int64_t sequence;
+  DType storage = DType::bf16;
+  Recompute recompute = Recompute::none;
+  bool telemetry = false;
+};
+
+/// The peak of a run on a backend with these traits: of the times between the switches of the recipe's
+/// schedule, that which needs most.
+MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, const MemoryCase& c,
+                               const MemoryTraits& traits);
 
 }  // namespace tetrad

@@ -21,14 +21,16 @@ bool same(const QuantSpec& a, const QuantSpec& b) {
 }  // namespace
 
 Linear::Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
-               std::uint32_t id, DType storage)
+               std::uint32_t id, DType storage, Place place, Keep keep)
     : backend_(backend),
       scratch_(scratch),
       weight_(weight),
       name_(std::move(name)),
       block_(block),
       id_(id),
-      storage_(storage) {}
+      storage_(storage),
+      place_(place),
+      keep_(keep) {}
 
 LinearPrecision Linear::precision(const Pass& pass) const {
   LinearPrecision precision = pass.recipe->at(layer_id(), pass.progress);
@@ -39,10 +41,13 @@ LinearPrecision Linear::precision(const Pass& pass) const {
 }
 
 MutableMatrixView Linear::input(const Pass& pass, std::int64_t tokens) {
-  if (!pass.training || precision(pass)[Operand::wgrad_x])
-    return scratch_.get(Scratch::linear_input, storage_, tokens, in_features());
-  if (input_.rows() != tokens) input_ = backend_.make_tensor(storage_, tokens, in_features());
-  return input_.view();
+  const bool keeps = keep_ == Keep::all && !precision(pass)[Operand::wgrad_x];
+  if (pass.training && !keeps) input_ = {};  // from before the recipe's schedule changed
+  if (pass.training && keeps && input_.rows() != tokens)
+    input_ = backend_.make_tensor(storage_, tokens, in_features());
+  if (keeps && tokens <= input_.rows()) return rows(input_.view(), 0, tokens);
+  return scratch_.get(place_ == Place::first ? Scratch::first_input : Scratch::second_input, storage_, tokens,
+                      in_features());
 }
 
 QuantizeOptions Linear::options(const Pass& pass, const Wanted& wanted) const {
@@ -50,13 +55,13 @@ QuantizeOptions Linear::options(const Pass& pass, const Wanted& wanted) const {
   options.random = pass.random(id_ * kOperands + static_cast<std::uint32_t>(wanted.operand));
   options.order = backend_.preferred_order(**wanted.spec);
   options.form = wanted.form;
-  options.telemetry = pass.telemetry ? Telemetry::sampled : Telemetry::none;
+  options.telemetry = pass.telemetry && !pass.again ? Telemetry::sampled : Telemetry::none;
   return options;
 }
 
 void Linear::take_note(Pass& pass, Operand operand, const QuantStats& stats) const {
   if (stats.non_finite > 0 && !pass.non_finite) pass.non_finite = name_ + " " + std::string(name_of(operand));
-  if (pass.telemetry) pass.stats.push_back({name_, operand, stats});
+  if (pass.telemetry && !pass.again) pass.stats.push_back({name_, operand, stats});
 }
 
 void Linear::quantize(Pass& pass, const MatrixView& x, const Wanted& wanted) {
@@ -89,10 +94,12 @@ GemmOperand Linear::weight_operand(Pass& pass, const LinearPrecision& precision,
     form.step = pass.step;
     form.spec = spec;
     if (spec) {
+      form.dense = {};
       const std::uint32_t microbatch = std::exchange(pass.microbatch, 0);  // one form for all microbatches
       quantize(pass, weight_.value.const_view(), {&spec, operand, Form::operand, form.quantized});
       pass.microbatch = microbatch;
     } else {
+      form.quantized = {};
       if (form.dense.size() == 0)
         form.dense = backend_.make_tensor(storage_, weight_.value.rows(), weight_.value.cols());
       backend_.cast({weight_.value.const_view(), form.dense.view()});
@@ -103,25 +110,39 @@ GemmOperand Linear::weight_operand(Pass& pass, const LinearPrecision& precision,
 
 /// W^T [in, out]: fprop's weight the other way round where that is the same thing.
 GemmOperand Linear::dgrad_weight(Pass& pass, const LinearPrecision& precision) {
-  if (!precision[Operand::dgrad_w] && !precision[Operand::fprop_w])
+  const bool is_dense = !precision[Operand::dgrad_w];
+  if (precision.weight_codes_shared() || (is_dense && !precision[Operand::fprop_w])) {
+    dgrad_weight_ = {};
     return weight_operand(pass, precision, Operand::fprop_w, fprop_weight_).transposed();
-  if (!precision[Operand::dgrad_w])
-    return weight_operand(pass, precision, Operand::dgrad_w, dgrad_weight_).transposed();
-  if (precision.weight_codes_shared())
-    return weight_operand(pass, precision, Operand::fprop_w, fprop_weight_).transposed();
-  return weight_operand(pass, precision, Operand::dgrad_w, dgrad_weight_);
+  }
+  const GemmOperand own = weight_operand(pass, precision, Operand::dgrad_w, dgrad_weight_);
+  return is_dense ? own.transposed() : own;
 }
 
 void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) {
   const LinearPrecision precision = this->precision(pass);
   const std::optional<QuantSpec> nothing;
   QuantizedTensor& quantized = scratch_.operand(0);
-  quantize(
-      pass, x, {&precision[Operand::fprop_x], Operand::fprop_x, Form::operand, quantized},
-      {pass.training ? &precision[Operand::wgrad_x] : &nothing, Operand::wgrad_x, Form::packed, packed_x_});
-  if (pass.training && !precision[Operand::wgrad_x]) saved_x_ = x;
+  // Codes that would not be kept are made when they are needed, unless statistics are wanted now.
+  const bool codes = pass.training && (keep_ != Keep::nothing || pass.again || pass.telemetry);
+  quantize(pass, x, {&precision[Operand::fprop_x], Operand::fprop_x, Form::operand, quantized},
+           {codes ? &precision[Operand::wgrad_x] : &nothing, Operand::wgrad_x, Form::packed, packed_input()});
+  if (pass.training && !precision[Operand::wgrad_x]) {
+    saved_x_ = x;
+    packed_x_ = {};
+  }
   const GemmOperand weight = weight_operand(pass, precision, Operand::fprop_w, fprop_weight_);
   backend_.gemm(precision[Operand::fprop_x] ? GemmOperand(quantized) : GemmOperand(x), weight, y);
+}
+
+bool Linear::wants_input(const Pass& pass) const {
+  return keep_ == Keep::nothing || (keep_ == Keep::products && !precision(pass)[Operand::wgrad_x]);
+}
+
+void Linear::restore(Pass& pass, const MatrixView& x) {
+  const LinearPrecision precision = this->precision(pass);
+  quantize(pass, x, {&precision[Operand::wgrad_x], Operand::wgrad_x, Form::packed, packed_input()});
+  saved_x_ = x;
 }
 
 void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx) {
@@ -137,7 +158,7 @@ void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView*
     backend_.gemm(precision[Operand::dgrad_dy] ? GemmOperand(for_dgrad) : GemmOperand(dy),
                   dgrad_weight(pass, precision), *dx);
   const GemmOperand x =
-      precision[Operand::wgrad_x] ? GemmOperand(packed_x_) : GemmOperand(saved_x_).transposed();
+      precision[Operand::wgrad_x] ? GemmOperand(packed_input()) : GemmOperand(saved_x_).transposed();
   backend_.gemm(precision[Operand::wgrad_dy] ? GemmOperand(for_wgrad) : GemmOperand(dy).transposed(), x,
                 weight_.gradient.view(), Accumulate::yes);
 }

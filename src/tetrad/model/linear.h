@@ -7,6 +7,7 @@
 
 #include "tetrad/model/parameter.h"
 #include "tetrad/model/pass.h"
+#include "tetrad/model/recompute.h"
 #include "tetrad/model/scratch.h"
 
 namespace tetrad {
@@ -15,15 +16,19 @@ class Linear {
  public:
   /// `id` is distinct for each linear layer of a model: random bits depend on it.
   Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
-         std::uint32_t id, DType storage);
+         std::uint32_t id, DType storage, Place place = Place::first, Keep keep = Keep::all);
 
-  /// Where the producer of x may write it: a buffer of this layer if the backward pass needs x as it is, else
-  /// one that all layers share.
+  /// Where the producer of x may write it: a buffer of this layer if it keeps x as it is for the backward
+  /// pass, else one that all layers in this place share.
   MutableMatrixView input(const Pass& pass, std::int64_t tokens);
 
   /// y [tokens, out] = x [tokens, in] W^T. When training, keeps of x what wgrad needs: its codes, or, where
-  /// wgrad is not quantized, the view itself, which must then stay as it is until backward().
+  /// wgrad is not quantized, the view itself, which must then stay as it is until backward(), or be restored.
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y);
+
+  /// Whether x, or its codes, are gone, so that backward() needs x again.
+  bool wants_input(const Pass& pass) const;
+  void restore(Pass& pass, const MatrixView& x);
 
   /// dx = dy W (written, unless `dx` is null); dW += dy^T x.
   void backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx);
@@ -60,6 +65,9 @@ class Linear {
   void take_note(Pass& pass, Operand operand, const QuantStats& stats) const;
   void quantize(Pass& pass, const MatrixView& x, const Wanted& wanted);
   void quantize(Pass& pass, const MatrixView& x, const Wanted& first, const Wanted& second);
+  QuantizedTensor& packed_input() {
+    return keep_ == Keep::nothing ? scratch_.packed_input(place_) : packed_x_;
+  }
 
   Backend& backend_;
   Scratch& scratch_;
@@ -68,12 +76,14 @@ class Linear {
   std::int64_t block_;
   std::uint32_t id_;
   DType storage_;
+  Place place_;
+  Keep keep_;
 
   WeightForm fprop_weight_;
   WeightForm dgrad_weight_;
-  Tensor input_;              //!< own buffer for x, if wgrad is not quantized
+  Tensor input_;              //!< own buffer for x, if wgrad is not quantized and x is kept
   MatrixView saved_x_;        //!< x as it is, or …
-  QuantizedTensor packed_x_;  //!< … its codes along the tokens
+  QuantizedTensor packed_x_;  //!< … its codes along the tokens, if they are kept
 };
 
 }  // namespace tetrad

@@ -26,7 +26,8 @@ class Mamba2Block final : public Block {
         storage_(context.storage),
         norm_(context.backend, add(context, "norm.weight", {context.config.hidden}), epsilon_,
               context.tokens()),
-        in_(context.make_linear("in", 2 * shape_.inner() + 2 * shape_.groups * shape_.state + shape_.heads,
+        in_(context.make_linear(Place::first, "in",
+                                2 * shape_.inner() + 2 * shape_.groups * shape_.state + shape_.heads,
                                 context.config.hidden)),
         conv_weight_(add(context, "conv.weight", {shape_.conv_channels(), kernel_})),
         conv_bias_(add(context, "conv.bias", {shape_.conv_channels()})),
@@ -34,51 +35,21 @@ class Mamba2Block final : public Block {
         d_(add(context, "d", {shape_.heads})),
         dt_bias_(add(context, "dt_bias", {shape_.heads})),
         gated_norm_weight_(add(context, "gated_norm.weight", {shape_.inner()})),
-        out_(context.make_linear("out", context.config.hidden, shape_.inner())),
-        projected_(context.backend.make_tensor(storage_, context.tokens(), in_.out_features())),
-        convolved_(context.backend.make_tensor(storage_, context.tokens(), shape_.conv_channels())),
-        scanned_(context.backend.make_tensor(storage_, context.tokens(), shape_.inner())),
-        chunk_states_(context.backend.make_tensor(DType::f32, shape_.batch * shape_.chunks(),
-                                                  shape_.inner() * shape_.state)),
+        out_(context.make_linear(Place::second, "out", context.config.hidden, shape_.inner())),
+        keep_(context.keep),
+        projected_(context.make_saved(Scratch::wide, in_.out_features())),
+        convolved_(backend_, scratch_, Scratch::convolved, keep_ == Keep::all, storage_, context.tokens(),
+                   shape_.conv_channels()),
+        scanned_(context.make_saved(Scratch::scanned, shape_.inner())),
+        chunk_states_(backend_, scratch_, Scratch::states, keep_ != Keep::nothing, DType::f32,
+                      shape_.batch * shape_.chunks(), shape_.inner() * shape_.state),
         inverse_rms_(context.backend.make_tensor(DType::f32, context.tokens(), shape_.groups)) {}
 
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
-    Mamba2Shape shape = shape_;
-    shape.batch = x.rows / shape.sequence;  // evaluation may have fewer sequences
-    const MutableMatrixView projected = rows(projected_.view(), 0, x.rows);
-    const MutableMatrixView convolved = rows(convolved_.view(), 0, x.rows);
-    const MutableMatrixView scanned = rows(scanned_.view(), 0, x.rows);
-    project(pass, x, projected);
-    backend_.causal_conv(CausalConvForward{shape.batch, shape.sequence, kernel_, xbc(as_const(projected)),
-                                           conv_weight_.value.f32(), conv_bias_.value.f32(), convolved});
-    backend_.scan(ScanForward{shape, scan_inputs(as_const(convolved), as_const(projected)), scanned,
-                              chunk_states_.f32()});
-    finish(pass, x, as_const(scanned), as_const(projected), y);
-  }
-
-  void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
-    const auto scratch = [&](Scratch::Slot slot, std::int64_t width) {
-      return scratch_.get(slot, x.dtype, x.rows, width);
-    };
-    const MutableMatrixView dgated = scratch(Scratch::gradient_middle, shape_.inner());
-    const MutableMatrixView dprojected = scratch(Scratch::gradient_wide, in_.out_features());
-    const MutableMatrixView dscanned = scratch(Scratch::gradient_middle_2, shape_.inner());
-    out_.backward(pass, as_const(dx), &dgated);
-    backend_.gated_norm(GatedNormBackward{
-        scanned_.const_view(), gate(projected_.const_view()), gated_norm_weight_.value.f32(), shape_.groups,
-        inverse_rms_.f32(), as_const(dgated), dscanned, gate(dprojected), gated_norm_weight_.gradient.f32()});
-    const MutableMatrixView dconvolved = scratch(Scratch::gradient_middle, shape_.conv_channels());
-    backend_.scan(ScanBackward{shape_, scan_inputs(convolved_.const_view(), projected_.const_view()),
-                               chunk_states_.f32(), as_const(dscanned), scan_x(dconvolved),
-                               scan_b(dconvolved), scan_c(dconvolved), dt(dprojected),
-                               dt_bias_.gradient.f32(), a_log_.gradient.f32(), d_.gradient.f32()});
-    backend_.causal_conv(CausalConvBackward{shape_.batch, shape_.sequence, kernel_,
-                                            xbc(projected_.const_view()), conv_weight_.value.f32(),
-                                            conv_bias_.value.f32(), as_const(dconvolved), xbc(dprojected),
-                                            conv_weight_.gradient.f32(), conv_bias_.gradient.f32()});
-    const MutableMatrixView normed = scratch(Scratch::gradient_narrow, x.cols);
-    in_.backward(pass, as_const(dprojected), &normed);
-    norm_.backward(x, as_const(normed), dx);
+    in_.forward(pass, normalize(pass, x), projected_.view(x.rows));
+    convolve(x.rows);
+    scan(x.rows);
+    finish(pass, x, as_const(scanned_.view(x.rows)), as_const(projected_.view(x.rows)), y);
   }
 
   void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& block_state) override {
@@ -86,7 +57,7 @@ class Mamba2Block final : public Block {
     const MutableMatrixView projected =
         scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, in_.out_features());
     const MutableMatrixView scanned = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, shape_.inner());
-    project(pass, x, projected);
+    in_.forward(pass, normalize(pass, x), projected);
     Mamba2Shape one = shape_;
     one.batch = 1;
     one.sequence = 1;
@@ -114,8 +85,8 @@ class Mamba2Block final : public Block {
 
   std::vector<Linear*> linears() override { return {&in_, &out_}; }
   std::size_t saved_bytes() const override {
-    return projected_.bytes().size() + convolved_.bytes().size() + scanned_.bytes().size() +
-           chunk_states_.bytes().size() + in_.saved_bytes() + out_.saved_bytes();
+    return projected_.bytes() + convolved_.bytes() + scanned_.bytes() + chunk_states_.bytes() +
+           in_.saved_bytes() + out_.saved_bytes();
   }
 
  private:
@@ -156,20 +127,79 @@ class Mamba2Block final : public Block {
             dt_bias_.value.f32(), a_log_.value.f32(), d_.value.f32()};
   }
 
-  void project(Pass& pass, const MatrixView& x, const MutableMatrixView& projected) {
+  void restore(Pass& pass, const MatrixView& x) override {
+    if (keep_ == Keep::nothing)
+      in_.forward(pass, normalize(pass, x), projected_.view());
+    else if (in_.wants_input(pass))
+      in_.restore(pass, normalize(pass, x));
+    if (keep_ != Keep::all) convolve(x.rows);
+    if (keep_ == Keep::nothing) scan(x.rows);
+    if (out_.wants_input(pass))
+      out_.restore(pass, gate_and_normalize(pass, as_const(scanned_.view()), as_const(projected_.view())));
+  }
+
+  void differentiate(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
+    const auto scratch = [&](Scratch::Slot slot, std::int64_t width) {
+      return scratch_.get(slot, x.dtype, x.rows, width);
+    };
+    const MatrixView projected = as_const(projected_.view());
+    const MutableMatrixView dgated = scratch(Scratch::gradient_middle, shape_.inner());
+    const MutableMatrixView dprojected = scratch(Scratch::gradient_wide, in_.out_features());
+    const MutableMatrixView dscanned = scratch(Scratch::gradient_middle_2, shape_.inner());
+    out_.backward(pass, as_const(dx), &dgated);
+    backend_.gated_norm(GatedNormBackward{
+        as_const(scanned_.view()), gate(projected), gated_norm_weight_.value.f32(), shape_.groups,
+        inverse_rms_.f32(), as_const(dgated), dscanned, gate(dprojected), gated_norm_weight_.gradient.f32()});
+    const MutableMatrixView dconvolved = scratch(Scratch::gradient_middle, shape_.conv_channels());
+    backend_.scan(ScanBackward{shape_, scan_inputs(as_const(convolved_.view()), projected),
+                               chunk_states_.f32(), as_const(dscanned), scan_x(dconvolved),
+                               scan_b(dconvolved), scan_c(dconvolved), dt(dprojected),
+                               dt_bias_.gradient.f32(), a_log_.gradient.f32(), d_.gradient.f32()});
+    backend_.causal_conv(CausalConvBackward{shape_.batch, shape_.sequence, kernel_, xbc(projected),
+                                            conv_weight_.value.f32(), conv_bias_.value.f32(),
+                                            as_const(dconvolved), xbc(dprojected),
+                                            conv_weight_.gradient.f32(), conv_bias_.gradient.f32()});
+    const MutableMatrixView normed = scratch(Scratch::gradient_narrow, x.cols);
+    in_.backward(pass, as_const(dprojected), &normed);
+    norm_.backward(x, as_const(normed), dx);
+  }
+
+  MatrixView normalize(const Pass& pass, const MatrixView& x) {
     const MutableMatrixView normed = in_.input(pass, x.rows);
     norm_.forward(x, normed);
-    in_.forward(pass, as_const(normed), projected);
+    return as_const(normed);
+  }
+
+  /// Of so many tokens: evaluation may have fewer sequences.
+  void convolve(std::int64_t tokens) {
+    backend_.causal_conv(CausalConvForward{tokens / shape_.sequence, shape_.sequence, kernel_,
+                                           xbc(as_const(projected_.view(tokens))), conv_weight_.value.f32(),
+                                           conv_bias_.value.f32(), convolved_.view(tokens)});
+  }
+
+  void scan(std::int64_t tokens) {
+    Mamba2Shape shape = shape_;
+    shape.batch = tokens / shape.sequence;
+    backend_.scan(
+        ScanForward{shape, scan_inputs(as_const(convolved_.view(tokens)), as_const(projected_.view(tokens))),
+                    scanned_.view(tokens), chunk_states_.f32()});
+  }
+
+  /// The input of `out_`.
+  MatrixView gate_and_normalize(const Pass& pass, const MatrixView& scanned, const MatrixView& projected) {
+    if (inverse_rms_.rows() < scanned.rows)
+      inverse_rms_ = backend_.make_tensor(DType::f32, scanned.rows, shape_.groups);
+    const MutableMatrixView gated = out_.input(pass, scanned.rows);
+    backend_.gated_norm(GatedNormForward{scanned, gate(projected), gated_norm_weight_.value.f32(),
+                                         shape_.groups, epsilon_, gated, inverse_rms_.f32()});
+    return as_const(gated);
   }
 
   void finish(Pass& pass, const MatrixView& x, const MatrixView& scanned, const MatrixView& projected,
               const MutableMatrixView& y) {
-    if (inverse_rms_.rows() < x.rows) inverse_rms_ = backend_.make_tensor(DType::f32, x.rows, shape_.groups);
-    const MutableMatrixView gated = out_.input(pass, x.rows);
-    backend_.gated_norm(GatedNormForward{scanned, gate(projected), gated_norm_weight_.value.f32(),
-                                         shape_.groups, epsilon_, gated, inverse_rms_.f32()});
-    const MutableMatrixView out = scratch_.get(Scratch::linear_output, x.dtype, x.rows, x.cols);
-    out_.forward(pass, as_const(gated), out);
+    const MatrixView gated = gate_and_normalize(pass, scanned, projected);
+    const MutableMatrixView out = scratch_.get(Scratch::mixed, x.dtype, x.rows, x.cols);
+    out_.forward(pass, gated, out);
     backend_.add({x, as_const(out), y});
   }
 
@@ -188,11 +218,12 @@ class Mamba2Block final : public Block {
   Parameter& dt_bias_;            //!< [heads]
   Parameter& gated_norm_weight_;  //!< [inner]
   Linear out_;
-  Tensor projected_;     //!< [tokens, z | x B C | dt]
-  Tensor convolved_;     //!< [tokens, x | B | C]
-  Tensor scanned_;       //!< [tokens, inner]
-  Tensor chunk_states_;  //!< [batch * chunks, heads * head_dim * state]
-  Tensor inverse_rms_;   //!< [tokens, groups]
+  Keep keep_;
+  Saved projected_;     //!< [tokens, z | x B C | dt]
+  Saved convolved_;     //!< [tokens, x | B | C]
+  Saved scanned_;       //!< [tokens, inner]
+  Saved chunk_states_;  //!< [batch * chunks, heads * head_dim * state]
+  Tensor inverse_rms_;  //!< [tokens, groups]
 };
 
 }  // namespace

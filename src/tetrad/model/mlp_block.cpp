@@ -13,51 +13,64 @@ class MlpBlock final : public Block {
         norm_(context.backend,
               context.add_parameter(context.prefix() + "norm.weight", {context.config.hidden}, false),
               context.config.norm_epsilon, context.tokens()),
-        up_(context.make_linear("up", context.config.ffn * (activation_ == Activation::swiglu ? 2 : 1),
+        up_(context.make_linear(Place::first, "up",
+                                context.config.ffn * (activation_ == Activation::swiglu ? 2 : 1),
                                 context.config.hidden)),
-        down_(context.make_linear("down", context.config.hidden, context.config.ffn)),
-        wide_(context.backend.make_tensor(context.storage, context.tokens(), up_.out_features())) {}
+        down_(context.make_linear(Place::second, "down", context.config.hidden, context.config.ffn)),
+        keep_(context.keep),
+        wide_(context.make_saved(Scratch::wide, up_.out_features())) {}
 
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
-    run(pass, x, y, pass.training ? wide_.view() : wide_scratch(x));
+    run(pass, x, y, wide_.view(x.rows));
   }
 
   void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& /*state*/) override {
-    run(pass, x, y, wide_scratch(x));
-  }
-
-  void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
-    const MutableMatrixView middle =
-        scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, down_.in_features());
-    const MutableMatrixView wide = scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, up_.out_features());
-    const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
-    down_.backward(pass, as_const(dx), &middle);
-    backend_.activation(ActivationBackward{activation_, wide_.const_view(), as_const(middle), wide});
-    up_.backward(pass, as_const(wide), &normed);
-    norm_.backward(x, as_const(normed), dx);
+    run(pass, x, y, scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, up_.out_features()));
   }
 
   std::unique_ptr<BlockState> make_state(std::int64_t /*capacity*/) const override {
     return std::make_unique<BlockState>();
   }
   std::vector<Linear*> linears() override { return {&up_, &down_}; }
-  std::size_t saved_bytes() const override {
-    return wide_.bytes().size() + up_.saved_bytes() + down_.saved_bytes();
-  }
+  std::size_t saved_bytes() const override { return wide_.bytes() + up_.saved_bytes() + down_.saved_bytes(); }
 
  private:
-  MutableMatrixView wide_scratch(const MatrixView& x) {
-    return scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, up_.out_features());
+  void restore(Pass& pass, const MatrixView& x) override {
+    if (keep_ == Keep::nothing)
+      up_.forward(pass, normalize(pass, x), wide_.view());
+    else if (up_.wants_input(pass))
+      up_.restore(pass, normalize(pass, x));
+    if (down_.wants_input(pass)) down_.restore(pass, activate(pass, as_const(wide_.view())));
+  }
+
+  void differentiate(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
+    const MutableMatrixView middle =
+        scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, down_.in_features());
+    const MutableMatrixView wide = wide_.view();  // its gradient takes its place
+    const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
+    down_.backward(pass, as_const(dx), &middle);
+    backend_.activation(ActivationBackward{activation_, as_const(wide), as_const(middle), wide});
+    up_.backward(pass, as_const(wide), &normed);
+    norm_.backward(x, as_const(normed), dx);
+  }
+
+  MatrixView normalize(const Pass& pass, const MatrixView& x) {
+    const MutableMatrixView normed = up_.input(pass, x.rows);
+    norm_.forward(x, normed);
+    return as_const(normed);
+  }
+
+  MatrixView activate(const Pass& pass, const MatrixView& wide) {
+    const MutableMatrixView middle = down_.input(pass, wide.rows);
+    backend_.activation(ActivationForward{activation_, wide, middle});
+    return as_const(middle);
   }
 
   void run(Pass& pass, const MatrixView& x, const MutableMatrixView& y, const MutableMatrixView& wide) {
-    const MutableMatrixView normed = up_.input(pass, x.rows);
-    norm_.forward(x, normed);
-    up_.forward(pass, as_const(normed), wide);
-    const MutableMatrixView middle = down_.input(pass, x.rows);
-    backend_.activation(ActivationForward{activation_, as_const(wide), middle});
-    const MutableMatrixView out = scratch_.get(Scratch::linear_output, x.dtype, x.rows, x.cols);
-    down_.forward(pass, as_const(middle), out);
+    up_.forward(pass, normalize(pass, x), wide);
+    const MatrixView middle = activate(pass, as_const(wide));
+    const MutableMatrixView out = scratch_.get(Scratch::mixed, x.dtype, x.rows, x.cols);
+    down_.forward(pass, middle, out);
     backend_.add({x, as_const(out), y});
   }
 
@@ -67,7 +80,8 @@ class MlpBlock final : public Block {
   NormLayer norm_;
   Linear up_;
   Linear down_;
-  Tensor wide_;  //!< [tokens, ffn or 2 ffn], before the activation
+  Keep keep_;
+  Saved wide_;  //!< [tokens, ffn or 2 ffn], before the activation
 };
 
 }  // namespace

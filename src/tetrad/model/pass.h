@@ -27,6 +27,7 @@ struct Pass {
   std::uint32_t microbatch = 0;
   double progress = 0;    //!< fraction of the token budget
   bool training = false;  //!< keep what the backward pass needs
+  bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;
 
   std::vector<OperandStats> stats;        //!< if `telemetry`

@@ -1,5 +1,6 @@
 #pragma once
-// Memory that is used for a moment and shared by all blocks, one buffer per purpose.
+// Memory that blocks share, one buffer per purpose: what is used for a moment, and what is computed again for
+// the backward pass of one block after another.
 
 #include <array>
 #include <cstdint>
@@ -9,11 +10,20 @@
 
 namespace tetrad {
 
+/// Of the two linear layers of a block: one reads the norm, the other writes to the residual stream.
+enum class Place : std::uint8_t { first, second };
+
 class Scratch {
  public:
   enum Slot : std::uint8_t {
-    linear_input,
-    linear_output,
+    first_input,          //!< of a block's first linear layer, and, when that has read it …
+    mixed = first_input,  //!< … the output of the second; and what the head reads
+    second_input,
+    wide,       //!< output of the first linear layer
+    convolved,  //!< of Mamba-2, like the next two
+    scanned,
+    states,
+    sums,             //!< of attention: log-sum-exp
     gradient_wide,    //!< of a block's widest activation
     gradient_middle,  //!< of what stands between
     gradient_middle_2,
@@ -27,16 +37,22 @@ class Scratch {
   MutableMatrixView get(Slot slot, DType dtype, std::int64_t rows, std::int64_t cols) {
     const auto bytes = static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8);
     Buffer& buffer = buffers_[slot];
-    if (buffer.size() < bytes) buffer = backend_.allocate(bytes);
+    if (buffer.size() < bytes) {
+      buffer = {};  // first: both need not fit
+      buffer = backend_.allocate(bytes);
+    }
     return {buffer.data(), dtype, rows, cols, cols, 1};
   }
 
   /// For the operands of the products of one call.
   QuantizedTensor& operand(std::size_t index) { return operands_[index]; }
+  /// The codes of a linear layer's input along the tokens, where blocks do not keep them.
+  QuantizedTensor& packed_input(Place place) { return packed_inputs_[static_cast<std::size_t>(place)]; }
 
   std::size_t bytes() const {
     std::size_t total = 0;
-    for (const QuantizedTensor& operand : operands_) total += operand.codes.size() + operand.scales.size();
+    for (const auto& tensors : {std::span(operands_), std::span(packed_inputs_)})
+      for (const QuantizedTensor& tensor : tensors) total += tensor.codes.capacity() + tensor.scales.capacity();
     for (const Buffer& buffer : buffers_) total += buffer.size();
     return total;
   }
@@ -45,6 +61,34 @@ class Scratch {
   Backend& backend_;
   std::array<Buffer, slots> buffers_;
   std::array<QuantizedTensor, 2> operands_;
+  std::array<QuantizedTensor, 2> packed_inputs_;
+};
+
+/// An activation that the backward pass reads: memory of its block, which keeps it, or a slot that all blocks
+/// share and compute again.
+class Saved {
+ public:
+  Saved(Backend& backend, Scratch& scratch, Scratch::Slot slot, bool kept, DType dtype, std::int64_t rows,
+        std::int64_t cols)
+      : scratch_(scratch), slot_(slot), dtype_(dtype), rows_(rows), cols_(cols) {
+    if (kept) own_ = backend.make_tensor(dtype, rows, cols);
+  }
+
+  MutableMatrixView view() {
+    return own_.size() > 0 ? own_.view() : scratch_.get(slot_, dtype_, rows_, cols_);
+  }
+  /// Of the first so many rows.
+  MutableMatrixView view(std::int64_t row_count) { return rows(view(), 0, row_count); }
+  float* f32() { return static_cast<float*>(view().data); }
+  /// Of its own.
+  std::size_t bytes() const { return own_.bytes().size(); }
+
+ private:
+  Scratch& scratch_;
+  Scratch::Slot slot_;
+  DType dtype_;
+  std::int64_t rows_, cols_;
+  Tensor own_;
 };
 
 }  // namespace tetrad

@@ -24,7 +24,7 @@ struct ActivationBackward {
   Activation kind = Activation::swiglu;
   MatrixView x;
   MatrixView dy;
-  MutableMatrixView dx;        //!< written
+  MutableMatrixView dx;        //!< written; may lie where x does
   AmaxReport* amax = nullptr;  //!< of dx, if it is wanted
 };
 

@@ -71,6 +71,11 @@ class Backend {
   virtual void synchronize() = 0;
   /// The most memory, in bytes, that the operations have had: the process's, or the device's.
   virtual std::int64_t peak_memory() const = 0;
+  /// Where memory is a device's: gives back what operations hold for themselves and begins a new peak.
+  /// Returns what is still allocated, in bytes.
+  virtual std::optional<std::int64_t> restart_peak() { return std::nullopt; }
+  /// Bytes that a device has free, with what operations hold for themselves.
+  virtual std::optional<std::int64_t> free_memory() const { return std::nullopt; }
   /// What the hardware has used, in joules since some fixed moment; nothing where it does not say.
   virtual std::optional<double> energy() const { return std::nullopt; }
 

@@ -9,7 +9,6 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/eval/evaluation.h"
-#include "tetrad/model/estimate.h"
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 #include "tetrad/train/schedule.h"
@@ -32,6 +31,15 @@ std::int64_t step_count(const TrainConfig& config) {
   return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
 }
 
+MemoryCase memory_case(const Config& config) {
+  const TrainConfig& train = config.train;
+  return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
+          .sequence = train.sequence,
+          .storage = storage_type(config.precision),
+          .recompute = recompute_from_name(train.recompute),
+          .telemetry = train.telemetry_every > 0};
+}
+
 Dataset open_dataset(const Config& config) {
   return Dataset(config.data, {.sequence = config.train.sequence,
                                .vocab = config.model.vocab,
@@ -50,7 +58,8 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
       recipe_(config.precision, config.model.blocks()),
       dataset_(std::move(dataset)),
-      decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision)),
+      decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
+               recompute_from_name(config.train.recompute)),
       optimizer_(backend, decoder_.parameters(), config.optim),
       store_(folder / "checkpoints", config.train.checkpoint.keep),
       watch_(config.train.health),

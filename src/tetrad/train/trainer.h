@@ -12,6 +12,7 @@
 
 #include "tetrad/data/dataset.h"
 #include "tetrad/model/decoder.h"
+#include "tetrad/model/estimate.h"
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/recipe/recipe.h"
 #include "tetrad/train/checkpoint_store.h"
@@ -28,6 +29,9 @@ enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 
 /// Steps of a run, from its tokens if that is how it was said.
 std::int64_t step_count(const TrainConfig& config);
+
+/// What decides about the memory of a run.
+MemoryCase memory_case(const Config& config);
 
 /// The data of a run, checked: opening it reads every token once.
 Dataset open_dataset(const Config& config);

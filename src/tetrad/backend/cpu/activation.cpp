@@ -43,6 +43,7 @@ void activation(const ActivationBackward& op) {
             store(dx[width + i], load(dy[i]) * silu(gate));
           }
         } else {
+#pragma omp simd
           for (std::int64_t i = 0; i < width; ++i)
             store(dx[i], 2.0f * std::max(load(x[i]), 0.0f) * load(dy[i]));
         }

@@ -7,6 +7,7 @@
 
 #include "tetrad/backend/cuda/device.h"
 #include "tetrad/ops/attention.h"
+#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 
@@ -16,7 +17,7 @@ struct CudnnAttentionOptions {
   /// Deterministic gradients take memory that grows with the square of the sequence: what would take more
   /// than this is cut into parts, done one after another, each of which fills the device less well: a limit
   /// of 1.25 GiB costs a tenth of the backward pass at 32k tokens with heads of 128.
-  std::size_t workspace_limit = std::size_t{9} << 29;
+  std::size_t workspace_limit = static_cast<std::size_t>(kCudaMemory.attention_workspace);
 };
 
 #ifdef TETRAD_CUDNN

@@ -15,11 +15,12 @@
 #include "tetrad/backend/cuda/algorithm_cache.h"
 #include "tetrad/backend/cuda/error.h"
 #include "tetrad/core/error.h"
+#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
 
-constexpr std::size_t kWorkspace = std::size_t{64} << 20;
+constexpr auto kWorkspace = static_cast<std::size_t>(kCudaMemory.product_workspace);
 constexpr std::uint32_t kMaxAlignment = 256;
 
 cudaDataType_t type_of(DType dtype) {
@@ -228,9 +229,12 @@ class Plan {
   cublasLtMatmulAlgo_t fastest(Device& device, const Problem& problem, Arguments arguments,
                                const std::vector<cublasLtMatmulAlgo_t>& algorithms) const {
     constexpr float kClearly = 0.985f;
-    // Somewhere else: what the caller's output holds may be part of the result.
-    Buffer out = device.allocate(problem.out.bytes());
-    arguments.out = out.data();
+    // What the caller's output holds may be part of the result: then somewhere else.
+    Buffer out;
+    if (arguments.beta != device.zero()) {
+      out = device.allocate(problem.out.bytes());
+      arguments.out = out.data();
+    }
     cublasLtMatmulAlgo_t best = algorithms.front();
     float best_time = std::numeric_limits<float>::infinity();
     for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {

@@ -81,6 +81,8 @@ class CudaBackend final : public Backend {
 
   void synchronize() override { device_.synchronize(); }
   std::int64_t peak_memory() const override { return device_.peak_memory(); }
+  std::optional<std::int64_t> restart_peak() override { return device_.restart_peak(); }
+  std::optional<std::int64_t> free_memory() const override { return device_.free_memory(); }
   std::optional<double> energy() const override { return meter_.joules(); }
 
   /// The matrix units take FP8 with the reduction dimension last. The four-bit formats reach them as BF16,

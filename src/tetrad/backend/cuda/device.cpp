@@ -33,6 +33,7 @@ class Ledger {
     sizes_.erase(found);
   }
   std::int64_t peak() const { return peak_; }
+  std::int64_t restart_peak() { return peak_ = now_; }
 
  private:
   std::unordered_map<std::byte*, std::size_t> sizes_;
@@ -89,15 +90,11 @@ Buffer Device::allocate(std::size_t bytes) const {
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, bytes);
   if (result == cudaErrorMemoryAllocation) {
-    std::size_t available = 0;
-    std::size_t total = 0;
-    check(cudaMemGetInfo(&available, &total));
-    throw Error(
-        fmt::format("the GPU has no room for {:.2f} GB more ({:.2f} of {:.2f} GB are free); use a smaller "
-                    "train.microbatch or model",
-                    static_cast<double>(bytes) / 1e9, static_cast<double>(available) / 1e9,
-                    static_cast<double>(total) / 1e9),
-        ExitCode::failure);
+    throw Error(fmt::format("the GPU has no room for {:.2f} GB more ({:.2f} of {:.2f} GB are free); use a "
+                            "smaller train.microbatch, train.recompute: ffn or full, or a smaller model",
+                            static_cast<double>(bytes) / 1e9, static_cast<double>(free_memory()) / 1e9,
+                            static_cast<double>(properties_.totalGlobalMem) / 1e9),
+                ExitCode::failure);
   }
   check(result);
   ledger().add(static_cast<std::byte*>(memory), bytes);
@@ -105,6 +102,20 @@ Buffer Device::allocate(std::size_t bytes) const {
 }
 
 std::int64_t Device::peak_memory() const { return ledger().peak(); }
+
+std::int64_t Device::restart_peak() {
+  synchronize();
+  for (Buffer& buffer : scratch_) buffer = {};
+  return ledger().restart_peak();
+}
+
+std::int64_t Device::free_memory() const {
+  std::size_t available = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&available, &total));
+  for (const Buffer& buffer : scratch_) available += buffer.size();
+  return static_cast<std::int64_t>(available);
+}
 
 std::string Device::bus_id() const {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", properties_.pciDomainID, properties_.pciBusID,

@@ -34,6 +34,9 @@ class Device {
   Buffer allocate(std::size_t bytes) const;
   /// Of everything that was allocated at one time.
   std::int64_t peak_memory() const;
+  /// Frees the scratch memory and begins a new peak; returns what is still allocated.
+  std::int64_t restart_peak();
+  std::int64_t free_memory() const;
 
   /// Memory for one operation, one buffer per purpose; it grows to what was ever asked for. What it holds is
   /// valid until the same slot is asked for again: operations run one after another on one stream.

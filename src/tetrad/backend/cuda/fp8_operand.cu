@@ -47,13 +47,17 @@ Prepared prepare(Device& device, const GemmOperand& operand, Device::Slot slot) 
   const std::int64_t row_blocks = ceil_div(rows, std::int64_t{fp8::kBlock});
   const std::int64_t line = ceil_div(depth_blocks, kScaleLine) * kScaleLine;
   const std::int64_t scales = squares ? row_blocks * line : depth_blocks * rows;
-  std::byte* memory = device.scratch(
-      slot, static_cast<std::size_t>(scales) * sizeof(float) + 256 + static_cast<std::size_t>(rows * depth));
+  const bool row_major = tensor.order == CodeOrder::row_major;
+  const bool depth_last = row_major != operand.is_transposed();
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t scale_bytes =
+      (static_cast<std::size_t>(scales) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+  std::byte* memory =
+      device.scratch(slot, scale_bytes + (depth_last ? 0 : static_cast<std::size_t>(rows * depth)));
   auto* arranged = reinterpret_cast<float*>(memory);
 
   // Stored scales are [scale_rows, scale_cols] of the tensor, lying by its order; the operand may be the
   // other way round.
-  const bool row_major = tensor.order == CodeOrder::row_major;
   const std::int64_t tensor_row_step = row_major ? tensor.scale_cols() : 1;
   const std::int64_t tensor_col_step = row_major ? 1 : tensor.scale_rows();
   const std::int64_t row_step = operand.is_transposed() ? tensor_col_step : tensor_row_step;
@@ -64,10 +68,8 @@ Prepared prepare(Device& device, const GemmOperand& operand, Device::Slot slot) 
               : Arrangement{stored, row_step, depth_step, rows, depth_blocks, rows, arranged};
 
   const auto* codes = tensor.codes.as<std::uint8_t>();
-  const bool depth_last = row_major != operand.is_transposed();
   if (!depth_last) {
-    auto* turned = reinterpret_cast<std::uint8_t*>(
-        memory + (static_cast<std::size_t>(scales) * sizeof(float) + 255) / 256 * 256);
+    auto* turned = reinterpret_cast<std::uint8_t*>(memory + scale_bytes);
     turn_bytes(device, codes, depth, rows, turned);
     codes = turned;
   }

@@ -8,12 +8,12 @@
 #include "tetrad/backend/cuda/launch.cuh"
 #include "tetrad/backend/cuda/reduce.cuh"
 #include "tetrad/core/tensor.h"
+#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr std::int64_t kLogits = std::int64_t{1} << 27;  //!< of a chunk: half a gigabyte
 
 /// Of values seen so far: their maximum and the sum of exp(value - maximum).
 struct Softmax {
@@ -120,8 +120,7 @@ void cross_entropy(Device& device, const CrossEntropy& op) {
   check(op);
   const std::int64_t vocab = op.head.rows;
   const std::int64_t tokens = op.hidden.rows;
-  // A multiple of 128 keeps the products' tiles whole.
-  const std::int64_t chunk = std::min(tokens, std::max<std::int64_t>(1, kLogits / vocab / 128) * 128);
+  const std::int64_t chunk = kCudaMemory.loss_chunk(tokens, vocab);
   const bool backward = op.dhidden.data != nullptr;
   const auto element = static_cast<std::int64_t>(bits_of(op.hidden.dtype) / 8);
   std::byte* memory = device.scratch(

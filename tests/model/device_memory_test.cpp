@@ -1,0 +1,96 @@
+// What --dry-run says a run needs of a device is what it takes, within 5 %.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tetrad/model/decoder.h"
+#include "tetrad/model/estimate.h"
+#include "tetrad/optim/adamw_optimizer.h"
+
+namespace tetrad::testing {
+namespace {
+
+constexpr std::int64_t kSequence = 1024;
+
+ModelConfig llama() {
+  ModelConfig config;
+  config.pattern = "*-*-*-*-";
+  config.hidden = 1024;
+  config.heads = 16;
+  config.kv_heads = 4;
+  config.head_dim = 64;
+  config.ffn = 4096;
+  config.vocab = 16384;
+  return config;
+}
+
+ModelConfig hybrid() {
+  ModelConfig config = llama();
+  config.pattern = "M-M*-M-";
+  config.rope.reset();
+  config.activation = Activation::squared_relu;
+  config.mamba = {.heads = 32, .head_dim = 64, .groups = 8, .state = 128};
+  return config;
+}
+
+/// Two whole steps, the first with what is allocated once.
+void train(Backend& backend, const ModelConfig& config, const Recipe& recipe, const MemoryCase& c) {
+  Decoder decoder(backend, config, c.batch, c.sequence, c.storage, c.recompute);
+  AdamWOptimizer optimizer(backend, decoder.parameters(), {});
+  for (const auto& parameter : decoder.parameters()) backend.set_to_zero(parameter->value.bytes());
+  decoder.weights_changed();
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(c.batch * c.sequence));
+  std::iota(tokens.begin(), tokens.end(), 0);
+  for (std::int32_t& token : tokens) token %= static_cast<std::int32_t>(config.vocab);
+  std::vector<float> losses(tokens.size());
+  std::int64_t after_first = 0;
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    Pass pass;
+    pass.recipe = &recipe;
+    pass.step = static_cast<std::uint32_t>(step);
+    pass.telemetry = c.telemetry;
+    decoder.clear_gradients();
+    decoder.train(pass, tokens, tokens, 1, losses);
+    optimizer.step(step, 1e-4, optimizer.inspect().norm);
+    decoder.evaluate(pass, tokens, tokens, losses);
+    if (step == 1) after_first = backend.peak_memory();
+  }
+  EXPECT_EQ(backend.peak_memory(), after_first) << "everything is allocated in the first step";
+}
+
+using Parameters = std::tuple<std::string, bool, Recompute>;
+class DeviceMemory : public ::testing::TestWithParam<Parameters> {};
+
+TEST_P(DeviceMemory, IsWhatTheEstimateSays) {
+  Backend& backend = cuda_backend();
+  const auto& [recipe_name, is_hybrid, recompute] = GetParam();
+  const ModelConfig config = is_hybrid ? hybrid() : llama();
+  PrecisionConfig precision;
+  precision.recipe = recipe_name;
+  const Recipe recipe(precision, config.blocks());
+  const MemoryCase c{.batch = 8, .sequence = kSequence, .recompute = recompute};
+  const double predicted = estimate_memory(config, recipe, c, memory_traits(backend.name())).total();
+  ASSERT_GT(predicted, 1e9);
+  ASSERT_LT(predicted, static_cast<double>(backend.free_memory().value()));
+  const std::int64_t before = backend.restart_peak().value();
+  train(backend, config, recipe, c);
+  const auto measured = static_cast<double>(backend.peak_memory() - before);
+  EXPECT_NEAR(measured / predicted, 1, 0.05) << measured / 1e9 << " GB, predicted " << predicted / 1e9;
+  RecordProperty("measured_over_predicted", std::to_string(measured / predicted));
+}
+
+std::string name_of(const ::testing::TestParamInfo<Parameters>& test) {
+  constexpr const char* kNames[] = {"none", "cheap", "ffn", "full"};
+  const auto& [recipe, is_hybrid, recompute] = test.param;
+  return recipe + (is_hybrid ? "_hybrid_" : "_llama_") + kNames[static_cast<std::size_t>(recompute)];
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DeviceMemory,
+    ::testing::Combine(::testing::Values("bf16", "nvfp4", "mxfp4", "fp8"), ::testing::Bool(),
+                       ::testing::Values(Recompute::none, Recompute::cheap, Recompute::ffn, Recompute::full)),
+    name_of);
+
+}  // namespace
+}  // namespace tetrad::testing
