@@ -18,6 +18,9 @@ bool same(const QuantSpec& a, const QuantSpec& b) {
          a.hadamard == b.hadamard && a.signs == b.signs && a.adaptive == b.adaptive;
 }
 
+/// Whether the whole tensor's amax must be known before the first element is quantized.
+bool needs_amax(const std::optional<QuantSpec>& spec) { return spec && spec->format == Format::nvfp4; }
+
 }  // namespace
 
 Linear::Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
@@ -55,6 +58,7 @@ QuantizeOptions Linear::options(const Pass& pass, const Wanted& wanted) const {
   options.random = pass.random(id_ * kOperands + static_cast<std::uint32_t>(wanted.operand));
   options.order = backend_.preferred_order(**wanted.spec);
   options.form = wanted.form;
+  options.input = wanted.amax;
   options.telemetry = pass.telemetry && !pass.again ? Telemetry::sampled : Telemetry::none;
   return options;
 }
@@ -119,14 +123,15 @@ GemmOperand Linear::dgrad_weight(Pass& pass, const LinearPrecision& precision) {
   return is_dense ? own.transposed() : own;
 }
 
-void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) {
+void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y, const AmaxReport* amax) {
   const LinearPrecision precision = this->precision(pass);
   const std::optional<QuantSpec> nothing;
   QuantizedTensor& quantized = scratch_.operand(0);
   // Codes that would not be kept are made when they are needed, unless statistics are wanted now.
   const bool codes = pass.training && (keep_ != Keep::nothing || pass.again || pass.telemetry);
-  quantize(pass, x, {&precision[Operand::fprop_x], Operand::fprop_x, Form::operand, quantized},
-           {codes ? &precision[Operand::wgrad_x] : &nothing, Operand::wgrad_x, Form::packed, packed_input()});
+  quantize(pass, x, {&precision[Operand::fprop_x], Operand::fprop_x, Form::operand, quantized, amax},
+           {codes ? &precision[Operand::wgrad_x] : &nothing, Operand::wgrad_x, Form::packed, packed_input(),
+            amax});
   if (pass.training && !precision[Operand::wgrad_x]) {
     saved_x_ = x;
     packed_x_ = {};
@@ -139,21 +144,21 @@ bool Linear::wants_input(const Pass& pass) const {
   return keep_ == Keep::nothing || (keep_ == Keep::products && !precision(pass)[Operand::wgrad_x]);
 }
 
-void Linear::restore(Pass& pass, const MatrixView& x) {
+void Linear::restore(Pass& pass, const MatrixView& x, const AmaxReport* amax) {
   const LinearPrecision precision = this->precision(pass);
-  quantize(pass, x, {&precision[Operand::wgrad_x], Operand::wgrad_x, Form::packed, packed_input()});
+  quantize(pass, x, {&precision[Operand::wgrad_x], Operand::wgrad_x, Form::packed, packed_input(), amax});
   saved_x_ = x;
 }
 
-void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx) {
+void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx, const AmaxReport* amax) {
   const LinearPrecision precision = this->precision(pass);
   const std::optional<QuantSpec> nothing;
   QuantizedTensor& for_dgrad = scratch_.operand(0);
   QuantizedTensor& for_wgrad = scratch_.operand(1);
-  quantize(
-      pass, dy,
-      {dx != nullptr ? &precision[Operand::dgrad_dy] : &nothing, Operand::dgrad_dy, Form::operand, for_dgrad},
-      {&precision[Operand::wgrad_dy], Operand::wgrad_dy, Form::operand, for_wgrad});
+  quantize(pass, dy,
+           {dx != nullptr ? &precision[Operand::dgrad_dy] : &nothing, Operand::dgrad_dy, Form::operand,
+            for_dgrad, amax},
+           {&precision[Operand::wgrad_dy], Operand::wgrad_dy, Form::operand, for_wgrad, amax});
   if (dx != nullptr)
     backend_.gemm(precision[Operand::dgrad_dy] ? GemmOperand(for_dgrad) : GemmOperand(dy),
                   dgrad_weight(pass, precision), *dx);
@@ -161,6 +166,16 @@ void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView*
       precision[Operand::wgrad_x] ? GemmOperand(packed_input()) : GemmOperand(saved_x_).transposed();
   backend_.gemm(precision[Operand::wgrad_dy] ? GemmOperand(for_wgrad) : GemmOperand(dy).transposed(), x,
                 weight_.gradient.view(), Accumulate::yes);
+}
+
+bool Linear::wants_amax_of_x(const Pass& pass) const {
+  const LinearPrecision precision = this->precision(pass);
+  return needs_amax(precision[Operand::fprop_x]) ||
+         (pass.training && needs_amax(precision[Operand::wgrad_x]));
+}
+bool Linear::wants_amax_of_dy(const Pass& pass) const {
+  const LinearPrecision precision = this->precision(pass);
+  return needs_amax(precision[Operand::dgrad_dy]) || needs_amax(precision[Operand::wgrad_dy]);
 }
 
 std::size_t Linear::saved_bytes() const {

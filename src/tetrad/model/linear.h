@@ -24,14 +24,20 @@ class Linear {
 
   /// y [tokens, out] = x [tokens, in] W^T. When training, keeps of x what wgrad needs: its codes, or, where
   /// wgrad is not quantized, the view itself, which must then stay as it is until backward(), or be restored.
-  void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y);
+  /// `amax`: what the producer of x has told of it.
+  void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y, const AmaxReport* amax = nullptr);
 
   /// Whether x, or its codes, are gone, so that backward() needs x again.
   bool wants_input(const Pass& pass) const;
-  void restore(Pass& pass, const MatrixView& x);
+  void restore(Pass& pass, const MatrixView& x, const AmaxReport* amax = nullptr);
 
   /// dx = dy W (written, unless `dx` is null); dW += dy^T x.
-  void backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx);
+  void backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx,
+                const AmaxReport* amax = nullptr);
+
+  /// Whether it saves a quantizer a look at x, or at dy, to be told its amax.
+  bool wants_amax_of_x(const Pass& pass) const;
+  bool wants_amax_of_dy(const Pass& pass) const;
 
   const std::string& name() const { return name_; }
   LayerId layer_id() const { return {name_, block_}; }
@@ -59,6 +65,7 @@ class Linear {
     Operand operand;
     Form form;
     QuantizedTensor& out;
+    const AmaxReport* amax = nullptr;  //!< of the matrix
   };
 
   QuantizeOptions options(const Pass& pass, const Wanted& wanted) const;

@@ -18,6 +18,8 @@ class MlpBlock final : public Block {
                                 context.config.hidden)),
         down_(context.make_linear(Place::second, "down", context.config.hidden, context.config.ffn)),
         keep_(context.keep),
+        amax_values_(context.backend.make_tensor(DType::f32, 1, 2)),
+        amax_{amax_values_.f32()},
         wide_(context.make_saved(Scratch::wide, up_.out_features())) {}
 
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
@@ -40,7 +42,7 @@ class MlpBlock final : public Block {
       up_.forward(pass, normalize(pass, x), wide_.view());
     else if (up_.wants_input(pass))
       up_.restore(pass, normalize(pass, x));
-    if (down_.wants_input(pass)) down_.restore(pass, activate(pass, as_const(wide_.view())));
+    if (down_.wants_input(pass)) down_.restore(pass, activate(pass, as_const(wide_.view())), &amax_);
   }
 
   void differentiate(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
@@ -49,8 +51,9 @@ class MlpBlock final : public Block {
     const MutableMatrixView wide = wide_.view();  // its gradient takes its place
     const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
     down_.backward(pass, as_const(dx), &middle);
-    backend_.activation(ActivationBackward{activation_, as_const(wide), as_const(middle), wide});
-    up_.backward(pass, as_const(wide), &normed);
+    backend_.activation(ActivationBackward{activation_, as_const(wide), as_const(middle), wide,
+                                           report_if(up_.wants_amax_of_dy(pass))});
+    up_.backward(pass, as_const(wide), &normed, &amax_);
     norm_.backward(x, as_const(normed), dx);
   }
 
@@ -62,15 +65,21 @@ class MlpBlock final : public Block {
 
   MatrixView activate(const Pass& pass, const MatrixView& wide) {
     const MutableMatrixView middle = down_.input(pass, wide.rows);
-    backend_.activation(ActivationForward{activation_, wide, middle});
+    backend_.activation(ActivationForward{activation_, wide, middle, report_if(down_.wants_amax_of_x(pass))});
     return as_const(middle);
+  }
+
+  /// Where the next activation tells the amax of what it writes.
+  AmaxReport* report_if(bool wanted) {
+    amax_.known = false;
+    return wanted ? &amax_ : nullptr;
   }
 
   void run(Pass& pass, const MatrixView& x, const MutableMatrixView& y, const MutableMatrixView& wide) {
     up_.forward(pass, normalize(pass, x), wide);
     const MatrixView middle = activate(pass, as_const(wide));
     const MutableMatrixView out = scratch_.get(Scratch::mixed, x.dtype, x.rows, x.cols);
-    down_.forward(pass, middle, out);
+    down_.forward(pass, middle, out, &amax_);
     backend_.add({x, as_const(out), y});
   }
 
@@ -81,7 +90,9 @@ class MlpBlock final : public Block {
   Linear up_;
   Linear down_;
   Keep keep_;
-  Saved wide_;  //!< [tokens, ffn or 2 ffn], before the activation
+  Tensor amax_values_;
+  AmaxReport amax_;  //!< of what the last activation wrote
+  Saved wide_;       //!< [tokens, ffn or 2 ffn], before the activation
 };
 
 }  // namespace

@@ -52,7 +52,8 @@ class Scratch {
   std::size_t bytes() const {
     std::size_t total = 0;
     for (const auto& tensors : {std::span(operands_), std::span(packed_inputs_)})
-      for (const QuantizedTensor& tensor : tensors) total += tensor.codes.capacity() + tensor.scales.capacity();
+      for (const QuantizedTensor& tensor : tensors)
+        total += tensor.codes.capacity() + tensor.scales.capacity();
     for (const Buffer& buffer : buffers_) total += buffer.size();
     return total;
   }

@@ -120,13 +120,13 @@ void OperationMemory::mamba2(const Mamba2Shape& shape, std::int64_t kernel, DTyp
   const std::int64_t tile = std::min(kTile, chunk);
   const double tiles = as_double(shape.batch * ceil_div(shape.sequence, tile));
   const double tile_states = tiles * as_double(shape.inner()) * as_double(shape.state);
-  const double own_states = tile < chunk ? kF32Bytes * tile_states : 0;
   const bool tensor_cores =
       dtype == DType::bf16 && shape.head_dim == 64 && (shape.state == 64 || shape.state == 128);
   if (tensor_cores) {
-    need(scan, own_states + kBf16Bytes * tile_states);
+    need(scan, 2 * kBf16Bytes * tile_states);
   } else {
     const double steps = 4 * tokens * as_double(shape.heads);
+    const double own_states = tile < chunk ? kF32Bytes * tile_states : 0;
     const double pairs = tiles * as_double(shape.heads * tile * tile);
     need(scan, own_states + kF32Bytes * (steps + tile_states + pairs));
   }

@@ -190,7 +190,7 @@ class Plan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem.a.alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.out.alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem.out.alignment);
-    constexpr int kCandidates = 8;
+    constexpr int kCandidates = 32;
     cublasLtMatmulHeuristicResult_t found[kCandidates] = {};
     int count = 0;
     const cublasStatus_t status =
