@@ -63,9 +63,11 @@ void attention(Backend& backend, const AttentionCase& c, int repeats, const Repo
     const Pair times = Stopwatch(backend, repeats).measure(passes, [&] { reference(); });
     report({name, "GFLOP/s", gigaflop / times.work, ceiling / times.ceiling, reference.name()});
   };
-  const std::pair<AttentionEngine, const char*> engines[] = {{AttentionEngine::best, ""},
-                                                             {AttentionEngine::own, ", own kernels"},
-                                                             {AttentionEngine::library, ", library"}};
+  const std::pair<AttentionEngine, const char*> engines[] = {
+      {AttentionEngine::best, ""},
+      {AttentionEngine::own, ", own kernels"},
+      {AttentionEngine::library, ", library"},
+      {AttentionEngine::unrepeatable_library, ", library, unrepeatable gradients"}};
   for (const auto& [engine, name] : engines) {
     if (!backend.use_attention_engine(engine, work.shape())) continue;
     measure(std::string("forward") + name, work.gigaflop(), [&] { work.forward(); });

@@ -64,6 +64,27 @@ Tensor amax_of(Backend& backend, const MatrixView& x) {
   return result;
 }
 
+/// What a linear layer wants of its input, or of the gradient of its output: both forms at a time.
+struct PairOfForms {
+  const char* name;
+  QuantSpec rows, columns;
+  Form column_form;
+};
+std::vector<PairOfForms> pairs_of_forms() {
+  constexpr auto kSr = Rounding::stochastic;
+  const QuantSpec fp8{.format = Format::fp8, .block = {1, 128}};
+  const QuantSpec fp8_columns{.format = Format::fp8, .block = {1, 128}, .axis = 0};
+  return {{"x of an nvfp4 layer, both forms",
+           {.block = {1, 16}},
+           {.block = {1, 16}, .axis = 0, .hadamard = 16},
+           Form::packed},
+          {"dy of an nvfp4 layer, both forms",
+           {.block = {1, 16}, .rounding = kSr},
+           {.block = {1, 16}, .axis = 0, .rounding = kSr, .hadamard = 16},
+           Form::operand},
+          {"x of an fp8 layer, both forms", fp8, fp8_columns, Form::packed}};
+}
+
 }  // namespace
 
 void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtype, int repeats,
@@ -72,10 +93,10 @@ void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtyp
   Tensor copy = backend.make_tensor(dtype, rows, cols);
   const auto bytes = static_cast<double>(x.bytes().size());
   Tensor amax = amax_of(backend, x.const_view());
-  const AmaxReport report{amax.f32(), backend.name() != "cpu"};
+  const AmaxReport told{amax.f32(), backend.name() != "cpu"};
   for (Case test : cases()) {
-    if (test.told && !report.known) continue;
-    if (test.told) test.options.input = &report;
+    if (test.told && !told.known) continue;
+    if (test.told) test.options.input = &told;
     QuantizedTensor out;
     const Pair seconds = Stopwatch(backend, repeats)
                              .measure([&] { backend.quantize(x.const_view(), test.spec, test.options, out); },
@@ -84,6 +105,31 @@ void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtyp
     report({name_of(test), "GB/s", 1e-9 * (bytes + written) / seconds.work, 2e-9 * bytes / seconds.ceiling,
             "copy"});
   }
+  for (const PairOfForms& forms : pairs_of_forms())
+    for (const bool is_told : {false, true}) {
+      if (is_told && (!told.known || forms.rows.format != Format::nvfp4)) continue;
+      const auto options = [&](const QuantSpec& spec, Form form) {
+        return QuantizeOptions{.order = backend.preferred_order(spec),
+                               .form = form,
+                               .telemetry = Telemetry::none,
+                               .input = is_told ? &told : nullptr};
+      };
+      const QuantizeOptions first = options(forms.rows, Form::operand);
+      const QuantizeOptions second = options(forms.columns, forms.column_form);
+      QuantizedTensor out[2];
+      const Pair seconds = Stopwatch(backend, repeats)
+                               .measure(
+                                   [&] {
+                                     backend.quantize(x.const_view(), {forms.rows, first, out[0]},
+                                                      {forms.columns, second, out[1]});
+                                   },
+                                   [&] { backend.copy(x.bytes(), copy.bytes()); });
+      double moved = bytes;
+      for (const QuantizedTensor& form : out)
+        moved += static_cast<double>(form.codes.size() + form.scales.size());
+      report({std::string(forms.name) + (is_told ? ", amax told" : ""), "GB/s", 1e-9 * moved / seconds.work,
+              2e-9 * bytes / seconds.ceiling, "copy"});
+    }
 }
 
 }  // namespace tetrad::bench

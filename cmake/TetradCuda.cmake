@@ -30,8 +30,8 @@ if(NOT TETRAD_WITH_CUDA)
   return()
 endif()
 
-# What to compile for where nobody says: this machine's GPU, or Hopper where there is none. Hopper is 90a, which, unlike 90,
-# has the products of whole warpgroups.
+# What to compile for where nobody says: this machine's GPU, or Hopper where there is none. From Hopper on with an `a`: 90a,
+# unlike 90, has the products of whole warpgroups, and 100a, unlike 100, the casts to E2M1.
 function(tetrad_default_architecture result)
   set(${result} 90a PARENT_SCOPE)
   if(NOT EXISTS /dev/nvidiactl)
@@ -41,7 +41,9 @@ function(tetrad_default_architecture result)
                   OUTPUT_VARIABLE capability ERROR_QUIET)
   if(NOT capability MATCHES "^([0-9]+)\\.([0-9]+)")
     message(STATUS "nvidia-smi does not say what GPU this is: compiling for Hopper (-DCMAKE_CUDA_ARCHITECTURES=… for another)")
-  elseif(NOT "${CMAKE_MATCH_1}${CMAKE_MATCH_2}" STREQUAL "90")
+  elseif(CMAKE_MATCH_1 GREATER_EQUAL 9)
+    set(${result} "${CMAKE_MATCH_1}${CMAKE_MATCH_2}a" PARENT_SCOPE)
+  else()
     set(${result} "${CMAKE_MATCH_1}${CMAKE_MATCH_2}" PARENT_SCOPE)
   endif()
 endfunction()

@@ -44,11 +44,13 @@ void expect_same(const QuantizedTensor& actual, const QuantizedTensor& expected)
       << actual.amax << ", not " << expected.amax;
 }
 
-/// The forms that a linear layer asks for: of x, whose second form waits for the backward pass, and of dy.
+/// The forms that a linear layer asks for: of x, whose second form waits for the backward pass, and of dy;
+/// and codes, which are what an operand is where they are multiplied as they are.
 struct Forms {
   std::string name;
   QuantSpec rows, columns;
   Form column_form;
+  Form row_form = Form::operand;
 };
 std::vector<Forms> forms() {
   const auto along_tokens = [](QuantSpec spec) {
@@ -64,6 +66,9 @@ std::vector<Forms> forms() {
       {"dy of nvfp4", stochastic, along_tokens({.block = {1, 16}, .rounding = kSr, .hadamard = 16}),
        Form::operand},
       {"no transform", stochastic, along_tokens(plain), Form::packed},
+      {"codes of x", plain, along_tokens({.block = {1, 16}, .hadamard = 16}), Form::packed, Form::packed},
+      {"codes of dy", stochastic, along_tokens({.block = {1, 16}, .rounding = kSr, .hadamard = 16}),
+       Form::packed, Form::packed},
       {"4/6",
        {.block = {1, 16}, .adaptive = true},
        along_tokens({.block = {1, 16}, .hadamard = 16}),
@@ -76,7 +81,7 @@ std::vector<Forms> forms() {
 }
 
 TEST_P(QuantizeForms, TwoAtATimeAreThoseOfEach) {
-  for (const auto [rows, cols] :
+  for (const auto& [rows, cols] :
        {std::pair<std::int64_t, std::int64_t>{32, 32}, {64, 160}, {256, 128}, {32, 544}}) {
     Values values = normal_values(rows * cols, 1);
     for (const bool poisoned : {false, true}) {
@@ -85,7 +90,7 @@ TEST_P(QuantizeForms, TwoAtATimeAreThoseOfEach) {
       for (const Forms& form : forms()) {
         SCOPED_TRACE(form.name + ", " + std::to_string(rows) + " x " + std::to_string(cols) +
                      (poisoned ? ", not finite" : ""));
-        const QuantizeOptions first = options(form.rows, Form::operand);
+        const QuantizeOptions first = options(form.rows, form.row_form);
         const QuantizeOptions second = options(form.columns, form.column_form);
         QuantizedTensor expected[2];
         QuantizedTensor actual[2];

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/backend/cuda/e2m1_words.cuh"
 #include "tetrad/backend/cuda/e4m3_words.cuh"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/numerics/e5m2.h"
@@ -140,17 +141,40 @@ __global__ void compare_e4m3_casts(unsigned long long* differences) {
   if (found > 0) atomicAdd(differences, found);
 }
 
-TEST(Device, HardwareCastToE4m3IsTheDefinitionOnEveryInput) {
+/// The same for E2M1 below 7, and without the sign, which does not come from this cast.
+__global__ void compare_e2m1_casts(unsigned long long* differences) {
+  const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
+  unsigned long long found = 0;
+  for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < 1ull << 32; i += step) {
+    const auto x = std::bit_cast<float>(static_cast<std::uint32_t>(i));
+    if (!(x > -7.0f && x < 7.0f)) continue;
+    const float other = -x * 0.5f;
+    const float even[4] = {x, other, x, other};
+    const float odd[4] = {other, other, x, x};
+    const std::uint32_t code = E2m1::encode(x) & 7u;
+    const std::uint32_t of_other = E2m1::encode(other) & 7u;
+    const std::uint32_t expected = (code | of_other << 4) | (of_other | of_other << 4) << 8 |
+                                   (code | code << 4) << 16 | (of_other | code << 4) << 24;
+    if (cuda::nearest_nibbles(even, odd) != expected) ++found;
+  }
+  if (found > 0) atomicAdd(differences, found);
+}
+
+void expect_no_difference(void (*compare)(unsigned long long*)) {
   unsigned long long* differences = nullptr;
   check(cudaMalloc(&differences, sizeof(*differences)));
   check(cudaMemset(differences, 0, sizeof(*differences)));
-  compare_e4m3_casts<<<2048, 256>>>(differences);
+  compare<<<2048, 256>>>(differences);
   check(cudaGetLastError());
   unsigned long long found = 1;
   check(cudaMemcpy(&found, differences, sizeof(found), cudaMemcpyDeviceToHost));
   check(cudaFree(differences));
   EXPECT_EQ(found, 0u);
 }
+
+TEST(Device, HardwareCastToE4m3IsTheDefinitionOnEveryInput) { expect_no_difference(compare_e4m3_casts); }
+/// By an instruction where the device has one (Blackwell), else in a few of plain arithmetic.
+TEST(Device, FastCastToE2m1IsTheDefinitionOnEveryInput) { expect_no_difference(compare_e2m1_casts); }
 
 TEST(Device, CastsAreTheHosts) { expect_same_bits<Casts>(1u << 24); }
 TEST(Device, StochasticRoundingIsTheHosts) { expect_same_bits<StochasticRounding>(1u << 24); }

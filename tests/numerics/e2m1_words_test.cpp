@@ -97,6 +97,23 @@ TEST(E2m1Words, NibblesAndSignsLieAsPackedCodesDo) {
   }
 }
 
+TEST(E2m1Words, NearestNibblesAreTheCodesOfTheirPlaces) {
+  std::mt19937 engine(5);
+  for (int trial = 0; trial < 100000; ++trial) {
+    float even[4];
+    float odd[4];
+    std::uint32_t expected = 0;
+    for (int i = 0; i < 4; ++i) {
+      const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
+      even[i] = std::bit_cast<float>(random() % bits(7.0f) | (random() & 0x80000000u));
+      odd[i] = std::bit_cast<float>(bits(0.25f) + random() % (bits(7.0f) - bits(0.25f)));
+      expected |= (E2m1::encode(even[i]) & kMagnitude) << (8 * i);
+      expected |= (E2m1::encode(odd[i]) & kMagnitude) << (8 * i + 4);
+    }
+    ASSERT_EQ(nearest_nibbles(even, odd), expected);
+  }
+}
+
 TEST(E2m1Words, DecodesEveryCodeTimesEveryScale) {
   for (std::uint32_t scale_byte = 0; scale_byte <= E4m3::kMaxCode; ++scale_byte)
     for (std::uint32_t nibbles = 0; nibbles < 0x8888u; ++nibbles) {

@@ -45,9 +45,14 @@ struct AttentionDecode {
   MutableMatrixView out;
 };
 
-/// Kernels that may serve attention side by side: those that a backend chooses for the shape, its own, or a
-/// library's.
-enum class AttentionEngine : std::uint8_t { best, own, library };
+/// Kernels that may serve attention side by side.
+enum class AttentionEngine : std::uint8_t {
+  best,                 //!< what the backend chooses for the shape
+  own,                  //!< its own
+  library,              //!< a library's
+  unrepeatable_library  //!< the library's fastest, whose gradients differ from run to run: a ceiling, not for
+                        //!< training
+};
 
 // Throw Error where views do not fit the shape. head_dim is even and at most 256.
 void check(const AttentionForward& op);

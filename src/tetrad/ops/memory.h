@@ -36,7 +36,7 @@ inline constexpr MemoryTraits kCudaMemory = {.operands_are_values = true,
                                              .holds_scratch = true,
                                              .product_workspace = std::int64_t{64} << 20,
                                              .logits = std::int64_t{1} << 27,
-                                             .attention_workspace = std::int64_t{5} << 28};
+                                             .attention_workspace = std::int64_t{9} << 29};
 
 /// By the name of a backend: "cpu" or "cuda".
 const MemoryTraits& memory_traits(std::string_view backend);

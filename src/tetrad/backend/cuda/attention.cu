@@ -18,7 +18,7 @@ bool wants_cudnn(const Device& device, const AttentionShape& shape, const float*
                  bool is_faster) {
   if (device.attention_engine == AttentionEngine::own) return false;
   if (!is_wide(log_sum_exp) || !cudnn_serves(device, shape)) return false;
-  return is_faster || device.attention_engine == AttentionEngine::library;
+  return is_faster || device.attention_engine != AttentionEngine::best;
 }
 
 void attend(Device& device, const AttentionProblem& problem, bool tensor_cores) {
@@ -43,10 +43,12 @@ void attention(Device& device, const AttentionBackward& op) {
   const bool tensor_cores =
       fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out, op.dout, op.dq, op.dk, op.dv);
   // Between its products cuDNN's deterministic backward pass writes and reads a matrix [sequence, sequence]
-  // for every head; with small heads that takes longer than computing its elements twice.
+  // for every head; with small heads that takes as long as computing its elements twice, which needs no
+  // memory.
   const bool is_faster = op.shape.head_dim == 128;
+  const bool repeats = device.attention_engine != AttentionEngine::unrepeatable_library;
   if (tensor_cores && wants_cudnn(device, op.shape, op.log_sum_exp, is_faster) &&
-      attention_by_cudnn(device, op))
+      attention_by_cudnn(device, op, {.deterministic = repeats}))
     return;
   if (tensor_cores)
     attention_on_tensor_cores(device, op);
@@ -63,7 +65,8 @@ void attention(Device& device, const AttentionDecode& op) {
 }
 
 bool use_attention_engine(Device& device, AttentionEngine engine, const AttentionShape& shape) {
-  if (engine == AttentionEngine::library && !cudnn_serves(device, shape)) return false;
+  const bool is_library = engine != AttentionEngine::best && engine != AttentionEngine::own;
+  if (is_library && !cudnn_serves(device, shape)) return false;
   device.attention_engine = engine;
   return true;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -24,6 +25,8 @@ constexpr std::uint32_t kMaxAlignment = 256;
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
+    case DType::f4:
+      return CUDA_R_4F_E2M1;
     case DType::f8_e4m3:
       return CUDA_R_8F_E4M3;
     case DType::bf16:
@@ -59,15 +62,29 @@ Columns columns_of(const ViewType& view) {
           alignment_of(view.data)};  // one line has any stride
 }
 
+cublasLtMatmulMatrixScale_t mode_of(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::vec128_f32:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case Scaling::block128_f32:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    case Scaling::vec16_e4m3:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
+    case Scaling::none:
+      break;
+  }
+  return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+}
+
 /// What decides about the kernel.
 struct Problem {
   Columns a, b, out;  //!< of the caller's names
   bool a_row_major, b_row_major;
-  bool a_square_blocks = false;  //!< FP8: blocks of 128x128 instead of 1x128
-  bool b_square_blocks = false;
-  bool is_fp8() const { return a.dtype == DType::f8_e4m3; }
+  Scaling a_scaling = Scaling::none;  //!< of both or of neither
+  Scaling b_scaling = Scaling::none;
+  bool is_scaled() const { return a_scaling != Scaling::none; }
   std::int64_t depth() const { return a_row_major ? a.rows : a.cols; }
-  auto key() const { return std::tie(a, b, out, a_row_major, b_row_major, a_square_blocks, b_square_blocks); }
+  auto key() const { return std::tie(a, b, out, a_row_major, b_row_major, a_scaling, b_scaling); }
   bool operator<(const Problem& other) const { return key() < other.key(); }
 };
 
@@ -94,11 +111,11 @@ std::string name_of(const Columns& columns) {
 }
 /// One word that tells problems apart.
 std::string name_of(const Problem& problem) {
-  const auto operand = [](const Columns& columns, bool row_major, bool square_blocks) {
-    return name_of(columns) + (row_major ? "r" : "c") + (square_blocks ? "s" : "");
+  const auto operand = [](const Columns& columns, bool row_major, Scaling scaling) {
+    return name_of(columns) + (row_major ? "r" : "c") + (scaling == Scaling::block128_f32 ? "s" : "");
   };
-  return operand(problem.a, problem.a_row_major, problem.a_square_blocks) + "," +
-         operand(problem.b, problem.b_row_major, problem.b_square_blocks) + "," + name_of(problem.out);
+  return operand(problem.a, problem.a_row_major, problem.a_scaling) + "," +
+         operand(problem.b, problem.b_row_major, problem.b_scaling) + "," + name_of(problem.out);
 }
 
 /// The addresses of one product.
@@ -108,8 +125,8 @@ struct Arguments {
   void* out;
   const float* alpha;
   const float* beta;
-  const float* a_scales = nullptr;  //!< FP8 only, like the next
-  const float* b_scales = nullptr;
+  const void* a_scales = nullptr;  //!< of a scaled problem, like the next
+  const void* b_scales = nullptr;
 };
 
 /// A product that is ready to run.
@@ -120,28 +137,27 @@ class Plan {
       : first_(make_layout(problem.b)),
         second_(make_layout(problem.a)),
         out_(make_layout(problem.out)),
-        fp8_(problem.is_fp8()) {
+        scaled_(problem.is_scaled()) {
     cublasLtMatmulDesc_t created = nullptr;
     check(cublasLtMatmulDescCreate(&created, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     description_.reset(created);
     set(CUBLASLT_MATMUL_DESC_TRANSA, problem.b_row_major ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, problem.a_row_major ? CUBLAS_OP_N : CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
-    if (fp8_) {
-      const auto mode = [](bool square_blocks) {
-        return square_blocks ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
-                             : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
-      };
-      set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(problem.b_square_blocks));
-      set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(problem.a_square_blocks));
+    if (scaled_) {
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode_of(problem.b_scaling));
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode_of(problem.a_scaling));
       set_scales(arguments);
     }
     choose(device, problem, arguments);
   }
 
-  void run(Device& device, const Arguments& arguments) const {
-    if (fp8_) set_scales(arguments);
-    check(multiply(device, arguments, algorithm_));
+  /// False where cuBLASLt has no kernel.
+  [[nodiscard]] bool run(Device& device, const Arguments& arguments) const {
+    if (!algorithm_) return false;
+    if (scaled_) set_scales(arguments);
+    check(multiply(device, arguments, *algorithm_));
+    return true;
   }
 
  private:
@@ -177,17 +193,20 @@ class Plan {
     constexpr int kCandidates = 8;
     cublasLtMatmulHeuristicResult_t found[kCandidates] = {};
     int count = 0;
-    check(cublasLtMatmulAlgoGetHeuristic(device.blas(), description_.get(), first_.get(), second_.get(),
-                                         out_.get(), out_.get(), created, kCandidates, found, &count));
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(device.blas(), description_.get(), first_.get(), second_.get(),
+                                       out_.get(), out_.get(), created, kCandidates, found, &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    check(status);
     std::vector<cublasLtMatmulAlgo_t> algorithms;
     for (int i = 0; i < count; ++i)
       if (found[i].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(found[i].algo);
-    TETRAD_CHECK(!algorithms.empty(), "cuBLASLt has no kernel for a product {}", name_of(problem));
     return algorithms;
   }
 
   void choose(Device& device, const Problem& problem, const Arguments& arguments) {
     const std::vector<cublasLtMatmulAlgo_t> algorithms = candidates(device, problem);
+    if (algorithms.empty()) return;
     algorithm_ = algorithms.front();
     constexpr double kWorthTiming = 1e9;  // multiplications: about a microsecond's work
     if (static_cast<double>(problem.out.rows) * static_cast<double>(problem.out.cols) *
@@ -201,8 +220,9 @@ class Plan {
       algorithm_ = *known;
       return;
     }
-    algorithm_ = fastest(device, problem, arguments, algorithms);
-    cache.add(name, algorithm_);
+    const cublasLtMatmulAlgo_t best = fastest(device, problem, arguments, algorithms);
+    cache.add(name, best);
+    algorithm_ = best;
   }
 
   /// The first that is clearly faster than those before it: cuBLASLt's own order is a good guess.
@@ -248,16 +268,16 @@ class Plan {
   }
 
   Layout first_, second_, out_;  //!< in cuBLASLt's order: b, a, out
-  bool fp8_;
+  bool scaled_;
   Description description_;
-  cublasLtMatmulAlgo_t algorithm_ = {};
+  std::optional<cublasLtMatmulAlgo_t> algorithm_;  //!< none: cuBLASLt has no kernel
 };
 
-void run(Device& device, const Problem& problem, const Arguments& arguments) {
+bool run(Device& device, const Problem& problem, const Arguments& arguments) {
   static std::map<Problem, Plan> plans;
   auto found = plans.find(problem);
   if (found == plans.end()) found = plans.try_emplace(problem, device, problem, arguments).first;
-  found->second.run(device, arguments);
+  return found->second.run(device, arguments);
 }
 
 }  // namespace
@@ -265,17 +285,18 @@ void run(Device& device, const Problem& problem, const Arguments& arguments) {
 void multiply(Device& device, const MatrixView& a, const MatrixView& b, const MutableMatrixView& out,
               const float* alpha, const float* beta) {
   const Problem problem{columns_of(a), columns_of(b), columns_of(out), a.is_row_major(), b.is_row_major()};
-  run(device, problem, {a.data, b.data, out.data, alpha, beta});
+  TETRAD_CHECK(run(device, problem, {a.data, b.data, out.data, alpha, beta}),
+               "cuBLASLt has no kernel for a product {}", name_of(problem));
 }
 
-void multiply(Device& device, const Fp8Operand& a, const Fp8Operand& b, const MutableMatrixView& out,
+bool multiply(Device& device, const ScaledOperands& operands, const MutableMatrixView& out,
               const float* alpha, const float* beta) {
-  const auto columns = [](const Fp8Operand& operand) {
-    return Columns{DType::f8_e4m3, operand.depth, operand.rows, operand.depth, alignment_of(operand.codes)};
+  const auto& [a, b] = operands;
+  const auto columns = [](const ScaledOperand& operand) {
+    return Columns{operand.dtype, operand.depth, operand.rows, operand.depth, alignment_of(operand.codes)};
   };
-  const Problem problem{columns(a), columns(b),      columns_of(out), true,
-                        true,       a.square_blocks, b.square_blocks};
-  run(device, problem, {a.codes, b.codes, out.data, alpha, beta, a.scales, b.scales});
+  const Problem problem{columns(a), columns(b), columns_of(out), true, true, a.scaling, b.scaling};
+  return run(device, problem, {a.codes, b.codes, out.data, alpha, beta, a.scales, b.scales});
 }
 
 }  // namespace tetrad::cuda

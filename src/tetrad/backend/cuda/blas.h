@@ -2,7 +2,7 @@
 // Dense products through cuBLASLt.
 
 #include "tetrad/backend/cuda/device.h"
-#include "tetrad/backend/cuda/fp8_operand.h"
+#include "tetrad/backend/cuda/scaled_operand.h"
 #include "tetrad/core/matrix.h"
 
 namespace tetrad::cuda {
@@ -12,8 +12,8 @@ namespace tetrad::cuda {
 void multiply(Device& device, const MatrixView& a, const MatrixView& b, const MutableMatrixView& out,
               const float* alpha, const float* beta);
 
-/// The same for FP8 operands with block scales, on Hopper.
-void multiply(Device& device, const Fp8Operand& a, const Fp8Operand& b, const MutableMatrixView& out,
-              const float* alpha, const float* beta);
+/// The same for operands with block scales; false, and nothing done, where cuBLASLt has no kernel for them.
+[[nodiscard]] bool multiply(Device& device, const ScaledOperands& operands, const MutableMatrixView& out,
+                            const float* alpha, const float* beta);
 
 }  // namespace tetrad::cuda

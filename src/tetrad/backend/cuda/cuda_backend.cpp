@@ -41,13 +41,15 @@ class CudaBackend final : public Backend {
   }
 
   std::vector<Property> kernels() const override {
-    return {{"quantize", "own kernels, byte-equal to the CPU"},
-            {"gemm", "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
-            {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
-            {"attention by cuDNN", cuda::cudnn_attention_state(device_)},
-            {"scan", "chunked state-space duality"},
-            {"cross_entropy", "head and softmax in chunks of tokens"},
-            {"norms, rope, activations, adamw", "own kernels"}};
+    return {
+        {"quantize", "own kernels, byte-equal to the CPU"},
+        {"gemm", device_.is_native(Format::nvfp4) ? "cuBLASLt; NVFP4 natively, MXFP4 as exact BF16 operands"
+                                                  : "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
+        {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
+        {"attention by cuDNN", cuda::cudnn_attention_state(device_)},
+        {"scan", "chunked state-space duality"},
+        {"cross_entropy", "head and softmax in chunks of tokens"},
+        {"norms, rope, activations, adamw", "own kernels"}};
   }
 
   Buffer allocate(std::size_t bytes) override { return device_.allocate(bytes); }
@@ -83,8 +85,9 @@ class CudaBackend final : public Backend {
   std::optional<std::int64_t> free_memory() const override { return device_.free_memory(); }
   std::optional<double> energy() const override { return meter_.joules(); }
 
-  /// The matrix units take FP8 with the reduction dimension last; the four-bit formats reach them as BF16,
-  /// which they take either way.
+  /// The matrix units take FP8 with the reduction dimension last. The four-bit formats reach them as BF16,
+  /// which they take either way, or, where NVFP4 is native, are turned for the product: half a byte per
+  /// value.
   CodeOrder preferred_order(const QuantSpec& spec) const override {
     return spec.format == Format::fp8 ? CodeOrder::row_major : Backend::preferred_order(spec);
   }

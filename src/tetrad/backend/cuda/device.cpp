@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tetrad/backend/cuda/device_code.h"
 #include "tetrad/backend/cuda/error.h"
 #include "tetrad/core/error.h"
 
@@ -10,6 +11,13 @@ namespace tetrad::cuda {
 namespace {
 
 constexpr int kOldestMajor = 8;  // Ampere: the first with BF16 tensor cores
+
+/// What to compile for: from Hopper on the architecture itself, which has instructions that its successors
+/// lack.
+std::string architecture_of(int major, int minor) {
+  constexpr int kHopper = 9;
+  return fmt::format("{}{}{}", major, minor, major >= kHopper ? "a" : "");
+}
 
 /// What is allocated, by address: the one list that frees and adds up.
 class Ledger {
@@ -56,6 +64,15 @@ Device::Device() {
                "{} has compute capability {}.{}; Tetrad needs {}.0 (Ampere) or later; use run.backend: cpu",
                properties_.name, properties_.major, properties_.minor, kOldestMajor);
   check(cudaSetDevice(0));
+  if (const cudaError_t result = look_for_device_code();
+      result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction)
+    fail(
+        "this program has CUDA code for architecture {}, and {} has compute capability {}.{}; configure with "
+        "-DCMAKE_CUDA_ARCHITECTURES={} or use run.backend: cpu",
+        TETRAD_CUDA_ARCHITECTURES, properties_.name, properties_.major, properties_.minor,
+        architecture_of(properties_.major, properties_.minor));
+  else
+    check(result);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   check(cublasLtCreate(&blas_));
   constexpr float kConstants[] = {0.0f, 1.0f, 0.0f};

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tetrad/backend/cuda/native.h"
 #include "tetrad/core/buffer.h"
 #include "tetrad/ops/attention.h"
 
@@ -27,6 +28,8 @@ class Device {
   const cudaDeviceProp& properties() const { return properties_; }
   std::string bus_id() const;
   int multiprocessors() const { return properties_.multiProcessorCount; }
+  /// Whether the matrix units take operands of a format as they are.
+  bool is_native(Format format) const { return cuda::is_native(format, properties_.major); }
 
   Buffer allocate(std::size_t bytes) const;
   /// Of everything that was allocated at one time.

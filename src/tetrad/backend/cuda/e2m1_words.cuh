@@ -20,6 +20,11 @@
 #define TETRAD_UNROLL_ON_DEVICE
 #endif
 
+// Casts to E2M1 are an instruction on Blackwell, where code is compiled for one generation ("100a", "120f").
+#if defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ >= 1000
+#define TETRAD_HARDWARE_E2M1
+#endif
+
 namespace tetrad::cuda {
 
 /// Keeps the compiler from computing a value again in each branch that uses it.
@@ -168,6 +173,30 @@ TETRAD_HD inline std::uint32_t magnitude_nibbles(const std::uint32_t (&even)[4],
   constexpr int kByte = kStochastic ? 3 : 0;
   const std::uint32_t nibbles = gather_bytes<kByte>(even) + (gather_bytes<kByte>(odd) << 4);
   return kStochastic ? nibbles - ((nibbles >> 3) & 0x11111111u) : nibbles;  // 8 -> 7
+}
+
+/// Eight values below 7, to nearest even, as magnitude_nibbles() has them. (Stochastic rounding stays in
+/// software on every device: which random bits the instruction adds where is not what numerics.md defines.)
+TETRAD_HD inline std::uint32_t nearest_nibbles(const float (&even)[4], const float (&odd)[4]) {
+#if defined(TETRAD_HARDWARE_E2M1)
+  std::uint32_t codes;
+  asm("{ .reg .b8 b0, b1, b2, b3;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b0, %5, %1;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b1, %6, %2;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b2, %7, %3;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b3, %8, %4;\n"
+      "mov.b32 %0, {b0, b1, b2, b3}; }"
+      : "=r"(codes)
+      : "f"(even[0]), "f"(even[1]), "f"(even[2]), "f"(even[3]), "f"(odd[0]), "f"(odd[1]), "f"(odd[2]),
+        "f"(odd[3]));
+  return codes & 0x77777777u;
+#else
+  const std::uint32_t even_steps[4] = {nearest_steps(even[0]), nearest_steps(even[1]), nearest_steps(even[2]),
+                                       nearest_steps(even[3])};
+  const std::uint32_t odd_steps[4] = {nearest_steps(odd[0]), nearest_steps(odd[1]), nearest_steps(odd[2]),
+                                      nearest_steps(odd[3])};
+  return magnitude_nibbles<false>(even_steps, odd_steps);
+#endif
 }
 
 /// The sign bits of codes from the high bytes of their BF16 values, in the order of magnitude_nibbles().

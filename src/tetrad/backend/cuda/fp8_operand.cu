@@ -1,27 +1,14 @@
 #include "tetrad/backend/cuda/fp8_operand.h"
 
 #include "tetrad/backend/cuda/launch.cuh"
-#include "tetrad/backend/cuda/turned_tile.cuh"
+#include "tetrad/backend/cuda/turned_codes.h"
 #include "tetrad/numerics/fp8.h"
 
 namespace tetrad::cuda {
 namespace {
 
-constexpr std::int64_t kUnit = 16;      //!< cuBLASLt wants extents that are multiples of this
-constexpr std::int64_t kScaleLine = 4;  //!< and lines of 128x128 scales padded to a multiple of this
+constexpr std::int64_t kScaleLine = 4;  //!< lines of 128x128 scales are padded to a multiple of this
 constexpr int kThreads = 256;
-
-/// in [rows, cols] -> out [cols, rows], bytes; extents are multiples of 16.
-__global__ void __launch_bounds__(kTileThreads)
-    transpose_bytes_kernel(const std::uint8_t* in, std::int64_t rows, std::int64_t cols, std::uint8_t* out) {
-  __shared__ TurnedTile tile;
-  const int thread = static_cast<int>(threadIdx.x);
-  const std::int64_t row = std::int64_t{blockIdx.y} * kTile;
-  const std::int64_t col = std::int64_t{blockIdx.x} * kTile;
-  turn_square_of_bytes(in, rows, cols, row, col, thread, tile);
-  __syncthreads();
-  tile.store(thread, row, col, rows, cols, out);
-}
 
 /// out[j * stride + i] = in[i * fast_step + j * slow_step] for i < fast, j < slow.
 struct Arrangement {
@@ -47,7 +34,7 @@ __global__ void __launch_bounds__(kThreads) arrange_scales_kernel(Arrangement a,
 
 /// An operand whose codes are ready and whose scales are still to be arranged.
 struct Prepared {
-  Fp8Operand operand;
+  ScaledOperand operand;
   Arrangement scales;
 };
 
@@ -83,29 +70,16 @@ Prepared prepare(Device& device, const GemmOperand& operand, Device::Slot slot) 
   const auto* codes = tensor.codes.as<std::uint8_t>();
   if (!depth_last) {
     auto* turned = reinterpret_cast<std::uint8_t*>(memory + scale_bytes);
-    const dim3 grid(static_cast<unsigned>(ceil_div(rows, std::int64_t{kTile})),
-                    static_cast<unsigned>(ceil_div(depth, std::int64_t{kTile})), 1);
-    transpose_bytes_kernel<<<grid, kTileThreads, 0, device.stream()>>>(codes, depth, rows, turned);
-    check_launch();
+    turn_bytes(device, codes, depth, rows, turned);
     codes = turned;
   }
-  return {{codes, arranged, rows, depth, squares}, arrangement};
+  const Scaling scaling = squares ? Scaling::block128_f32 : Scaling::vec128_f32;
+  return {{DType::f8_e4m3, codes, arranged, rows, depth, scaling}, arrangement};
 }
 
 }  // namespace
 
-bool is_native_fp8(const GemmOperand& operand) {
-  const QuantizedTensor* tensor = operand.quantized();
-  if (tensor == nullptr || tensor->spec.format != Format::fp8) return false;
-  const BlockShape& block = tensor->spec.block;
-  // A block of 1x128 has its 128 elements along the tensor's columns, which must then be the reduction
-  // dimension.
-  const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !operand.is_transposed();
-  const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
-  return (rows_of_128 || squares) && operand.rows() % kUnit == 0 && operand.cols() % fp8::kBlock == 0;
-}
-
-Fp8Operands fp8_operands(Device& device, const GemmOperand& a, const GemmOperand& b) {
+ScaledOperands fp8_operands(Device& device, const GemmOperand& a, const GemmOperand& b) {
   const Prepared first = prepare(device, a, Device::operand_a);
   const Prepared second = prepare(device, b, Device::operand_b);
   launch(device, ceil_div(first.scales.size() + second.scales.size(), std::int64_t{kThreads}), kThreads, 0,

@@ -3,15 +3,15 @@
 #include "tetrad/backend/cuda/blas.h"
 #include "tetrad/backend/cuda/elementwise.h"
 #include "tetrad/backend/cuda/error.h"
+#include "tetrad/backend/cuda/fp4_operand.h"
 #include "tetrad/backend/cuda/fp8_operand.h"
+#include "tetrad/backend/cuda/native.h"
 #include "tetrad/backend/cuda/quantize.h"
 #include "tetrad/core/tensor.h"
 #include "tetrad/numerics/nvfp4.h"
 
 namespace tetrad::cuda {
 namespace {
-
-constexpr int kHopper = 9;  //!< the generation whose matrix units take FP8 with these block scales
 
 /// alpha = amax_a * amax_b / (range_a * range_b), as ops/gemm.h defines it; an operand without a tensor scale
 /// is 1 / 1.
@@ -35,6 +35,29 @@ AlphaFactor alpha_factor(const GemmOperand& operand) {
   const QuantizedTensor* tensor = operand.quantized();
   if (tensor == nullptr || tensor->spec.format != Format::nvfp4) return {};
   return {tensor->device_amax.as<float>(), tensor->spec.adaptive};
+}
+
+/// On the device; 1 where neither operand has a tensor scale.
+const float* alpha_of(Device& device, const GemmOperand& a, const GemmOperand& b) {
+  const AlphaFactor factor_a = alpha_factor(a);
+  const AlphaFactor factor_b = alpha_factor(b);
+  if (factor_a.amax == nullptr && factor_b.amax == nullptr) return device.one();
+  auto* computed = device.scratch<float>(Device::alpha, 1);
+  alpha_kernel<<<1, 1, 0, device.stream()>>>(factor_a, factor_b, computed);
+  check_launch();
+  return computed;
+}
+
+/// The product by matrix units that take both operands as they are; false, and nothing done, if there is none
+/// in this device or in cuBLASLt.
+bool multiply_natively(Device& device, const GemmOperand& a, const GemmOperand& b,
+                       const MutableMatrixView& out, const float* alpha, const float* beta) {
+  if (!is_native_output(out)) return false;
+  if (device.is_native(Format::fp8) && is_native_fp8(a) && is_native_fp8(b))
+    return multiply(device, fp8_operands(device, a, b), out, alpha, beta);
+  if (device.is_native(Format::nvfp4) && is_native_fp4(a) && is_native_fp4(b))
+    return multiply(device, fp4_operands(device, a, b), out, alpha, beta);
+  return false;
 }
 
 /// Whether the operand's values, without the tensor scale, are exact in BF16.
@@ -96,21 +119,9 @@ void gemm(Device& device, const GemmOperand& a, const GemmOperand& b, const Muta
           Accumulate accumulate) {
   check(a, b, out, accumulate);
   const float* beta = accumulate == Accumulate::yes ? device.one() : device.zero();
-  if (device.properties().major == kHopper && is_native_fp8(a) && is_native_fp8(b)) {
-    const Fp8Operands operands = fp8_operands(device, a, b);
-    multiply(device, operands.a, operands.b, out, device.one(), beta);
-    return;
-  }
+  const float* alpha = alpha_of(device, a, b);
+  if (multiply_natively(device, a, b, out, alpha, beta)) return;
   const DType type = is_bf16(a) && is_bf16(b) ? DType::bf16 : DType::f32;
-  const AlphaFactor factor_a = alpha_factor(a);
-  const AlphaFactor factor_b = alpha_factor(b);
-  const float* alpha = device.one();
-  if (factor_a.amax != nullptr || factor_b.amax != nullptr) {
-    auto* computed = device.scratch<float>(Device::alpha, 1);
-    alpha_kernel<<<1, 1, 0, device.stream()>>>(factor_a, factor_b, computed);
-    check_launch();
-    alpha = computed;
-  }
   const MatrixView dense_a = dense(device, a, type, Device::operand_a);
   const MatrixView dense_b = dense(device, b, type, Device::operand_b);
   if (type == DType::f32 && out.dtype == DType::bf16) {  // not a product that cuBLASLt has

@@ -11,8 +11,9 @@ QuantStats quantize(Device& device, const MatrixView& x, const QuantSpec& spec,
                     const QuantizeOptions& options, QuantizedTensor& out);
 
 /// Two uses of one matrix, as quantize() of each gives them: its rows and its columns, whose values are read
-/// once for both where kernels for that exist: NVFP4 1x16 of BF16, the rows as an operand without a
-/// transform; FP8 1x128 of BF16, to nearest without a transform; no statistics wanted.
+/// once for both where kernels for that exist: NVFP4 1x16 of BF16, the rows without a transform and,
+/// unless both are packed, as an operand; FP8 1x128 of BF16, to nearest without a transform; no statistics
+/// wanted.
 void quantize_two(Device& device, const MatrixView& x, const QuantSpec& row_spec,
                   const QuantizeOptions& row_options, QuantizedTensor& row_out, const QuantSpec& col_spec,
                   const QuantizeOptions& col_options, QuantizedTensor& col_out);

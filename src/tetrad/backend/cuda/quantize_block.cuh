@@ -3,6 +3,7 @@
 // two values each; which two is for the callers to say.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tetrad/backend/cuda/e2m1_words.cuh"
 #include "tetrad/backend/cuda/quantize_problem.h"
@@ -97,26 +98,42 @@ TETRAD_HD inline BlockEncoding encoding_of(float amax, const nvfp4::TensorScale&
   return {scale.byte, scale.encode, scale.encode >= 0x1p-16f && amax * scale.encode < 7.0f};
 }
 
-/// The steps of one scaled value, with the magnitude in the byte that magnitude_nibbles() reads. In a block
-/// that is not tame they come from numerics/, and so does the code's sign.
+/// Eight scaled values, which become magnitudes together: [0][i] and [1][i] the low and the high nibble of
+/// byte i. In a block that is not tame they come from numerics/, and so do the signs of the codes.
 template <bool kStochastic, bool kTame>
-TETRAD_HD inline std::uint32_t steps_of(float y, std::uint32_t random_word, int byte, std::uint32_t bias,
-                                        std::uint32_t& negative) {
-  if constexpr (kTame) {
-    if constexpr (kStochastic) return stochastic_steps(y, noise_of(random_word, byte, bias));
-    return nearest_steps(y);
-  } else {
-    std::uint32_t code = 0;
-    if constexpr (kStochastic)
-      code =
-          E2m1::encode_stochastic(y, (random_word >> (8 * byte)) & 0xFFu,
-                                  bias == kCentredBias ? StochasticBias::centred : StochasticBias::hardware);
-    else
-      code = E2m1::encode(y);
-    negative = code >> 3;
-    return (code & 7u) << (kStochastic ? 24 : 0);
+class EightValues {
+ public:
+  /// `random_byte` of `random_word` are the value's bits. `negative` is set in a block that is not tame.
+  TETRAD_HD void put(int nibble, int i, float y, std::uint32_t random_word, int random_byte,
+                     std::uint32_t bias, std::uint32_t& negative) {
+    if constexpr (kNearest) {
+      item_[nibble][i] = y;
+    } else if constexpr (kTame) {
+      item_[nibble][i] = stochastic_steps(y, noise_of(random_word, random_byte, bias));
+    } else {
+      std::uint32_t code = 0;
+      if constexpr (kStochastic)
+        code = E2m1::encode_stochastic(
+            y, (random_word >> (8 * random_byte)) & 0xFFu,
+            bias == kCentredBias ? StochasticBias::centred : StochasticBias::hardware);
+      else
+        code = E2m1::encode(y);
+      negative = code >> 3;
+      item_[nibble][i] = (code & 7u) << (kStochastic ? 24 : 0);
+    }
   }
-}
+  TETRAD_HD std::uint32_t magnitudes() const {
+    if constexpr (kNearest)
+      return nearest_nibbles(item_[0], item_[1]);
+    else
+      return magnitude_nibbles<kStochastic>(item_[0], item_[1]);
+  }
+
+ private:
+  static constexpr bool kNearest = kTame && !kStochastic;
+  using Item = std::conditional_t<kNearest, float, std::uint32_t>;
+  Item item_[2][4];  //!< steps, or values that wait for the others
+};
 
 TETRAD_HD inline std::uint32_t bias_of(const QuantProblem& p) {
   return p.rounding == Rounding::stochastic ? kCentredBias : kHardwareBias;

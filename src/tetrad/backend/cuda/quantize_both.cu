@@ -1,6 +1,6 @@
 // NVFP4 1x16 of one BF16 matrix in both directions: its rows as an operand, its columns packed or as an
-// operand. A warp takes 16 rows of 128 columns: first as patches (quantize_columns.cu), then as the blocks of
-// its rows (quantize_rows.cu), which are in the first-level cache by then.
+// operand, or both packed. A warp takes 16 rows of 128 columns: first as patches (quantize_columns.cu), then
+// as the blocks of its rows (quantize_rows.cu), which are in the first-level cache by then.
 
 #include <algorithm>
 
@@ -40,7 +40,10 @@ __global__ void __launch_bounds__(kThreads) find_amax_kernel(QuantProblem row, Q
   raise_from_block(column.state, transformed);
 }
 
-template <Transform kTransform, bool kRowStochastic, bool kColumnStochastic, bool kColumnOperand>
+/// Rows and columns as operands, rows alone, or codes of both.
+enum class Forms : std::uint8_t { operands, row_operand, codes };
+
+template <Transform kTransform, bool kRowStochastic, bool kColumnStochastic, Forms kForms>
 __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem row, QuantProblem column) {
   if (is_first_thread()) {
     *row.amax = row.tensor_amax();
@@ -57,13 +60,13 @@ __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem row, Q
   if (at.column < row.cols) {
     Patch patch = ColumnPatches(column).load(at);
     const nvfp4::TensorScale tensor = nvfp4::tensor_scale(column.tensor_amax());
-    encode_patch<kTransform, kColumnStochastic, kColumnOperand>(column, tensor, column.is_poisoned(), at,
-                                                                patch);
+    encode_patch<kTransform, kColumnStochastic, kForms == Forms::operands>(column, tensor,
+                                                                           column.is_poisoned(), at, patch);
   }
   __syncwarp();
 
   const RowBlocks blocks(row);
-  const RowEncoder<Transform::none, kRowStochastic, true> encoder(row, blocks);
+  const RowEncoder<Transform::none, kRowStochastic, kForms != Forms::codes> encoder(row, blocks);
 #pragma unroll 1
   for (std::uint32_t r = 0; r < kPatchRows; r += RowBlocks::kRegionBatchRows) {
     const PairOfBlocks pair =
@@ -72,10 +75,25 @@ __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem row, Q
   }
 }
 
+template <Forms kForms>
+using FormsConstant = std::integral_constant<Forms, kForms>;
+
+/// Calls body(forms) with a constant.
+template <typename Body>
+void with_forms(const QuantProblem& row, const QuantProblem& column, const Body& body) {
+  if (column.form == Form::operand)
+    body(FormsConstant<Forms::operands>{});
+  else if (row.form == Form::operand)
+    body(FormsConstant<Forms::row_operand>{});
+  else
+    body(FormsConstant<Forms::codes>{});
+}
+
 }  // namespace
 
 bool suits_both(const QuantProblem& row, const QuantProblem& column) {
-  return suits_rows(row) && suits_columns(column) && row.hadamard == 0 && row.form == Form::operand &&
+  return suits_rows(row) && suits_columns(column) && row.hadamard == 0 &&
+         (row.form == Form::operand || column.form == Form::packed) &&
          (column.hadamard == 0 || column.signs == kFixedSigns) && has_few_items(regions_of(row) * kWarp);
 }
 
@@ -96,8 +114,8 @@ void encode_both(Device& device, const QuantProblem& row, const QuantProblem& co
     constexpr Transform kTransform = transform ? Transform::hadamard16 : Transform::none;
     with_bool(row.is_stochastic(), [&](auto row_stochastic) {
       with_bool(column.is_stochastic(), [&](auto stochastic) {
-        with_bool(column.form == Form::operand, [&](auto operand) {
-          launch(device, blocks, kThreads, 0, encode_kernel<kTransform, row_stochastic, stochastic, operand>,
+        with_forms(row, column, [&]<Forms kForms>(FormsConstant<kForms>) {
+          launch(device, blocks, kThreads, 0, encode_kernel<kTransform, row_stochastic, stochastic, kForms>,
                  row, column);
         });
       });

@@ -105,7 +105,7 @@ template <bool kStochastic, bool kTame>
 TETRAD_HD inline std::uint32_t encode_row_pair(Patch& patch, int k, const PatchEncoding& block,
                                                const std::uint32_t (&random)[kPatchCols],
                                                std::uint32_t bias) {
-  std::uint32_t steps[2][kPatchCols];
+  EightValues<kStochastic, kTame> eight;
   TETRAD_UNROLL_ON_DEVICE
   for (int odd = 0; odd < 2; ++odd) {
     const int r = 2 * k + odd;
@@ -114,14 +114,13 @@ TETRAD_HD inline std::uint32_t encode_row_pair(Patch& patch, int k, const PatchE
         low_bf16(patch.pair[r][1]) * block.encode[2], high_bf16(patch.pair[r][1]) * block.encode[3]};
     std::uint32_t negative[kPatchCols] = {};
     TETRAD_UNROLL_ON_DEVICE
-    for (int c = 0; c < kPatchCols; ++c)
-      steps[odd][c] = steps_of<kStochastic, kTame>(y[c], random[c], r % 4, bias, negative[c]);
+    for (int c = 0; c < kPatchCols; ++c) eight.put(odd, c, y[c], random[c], r % 4, bias, negative[c]);
     if constexpr (!kTame) {
       patch.pair[r][0] = negative[0] << 15 | negative[1] << 31;
       patch.pair[r][1] = negative[2] << 15 | negative[3] << 31;
     }
   }
-  return magnitude_nibbles<kStochastic>(steps[0], steps[1]);
+  return eight.magnitudes();
 }
 
 /// The codes of rows 2k and 2k + 1: a byte for each column.

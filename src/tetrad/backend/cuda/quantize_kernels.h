@@ -28,11 +28,12 @@ bool suits_columns(const QuantProblem& problem);
 void find_amax_of_columns(Device& device, const QuantProblem& problem);
 void encode_columns(Device& device, const QuantProblem& problem);
 
-/// NVFP4 16x16, to nearest, as an operand that lies as the input does.
+/// NVFP4 16x16, to nearest, as an operand that lies as the input does, or packed rows of rows.
 bool suits_squares(const QuantProblem& problem);
 void encode_squares(Device& device, const QuantProblem& problem);
 
-/// Rows of a matrix into an operand, and columns of the same matrix, with its values read once for both.
+/// Rows of a matrix and its columns, with its values read once for both: rows into an operand, or both
+/// packed.
 bool suits_both(const QuantProblem& row, const QuantProblem& column);
 void find_amax_of_both(Device& device, const QuantProblem& row, const QuantProblem& column);
 void encode_both(Device& device, const QuantProblem& row, const QuantProblem& column);

@@ -20,10 +20,10 @@ TETRAD_HD inline BlockEncoding mx_encoding_of(float amax) {
   return {scale.byte, scale.encode, scale.encode >= kLeast};
 }
 
-/// Codes from magnitude_nibbles() of values below 8: what is beyond 6 stays 6.
-template <bool kStochastic>
-TETRAD_HD inline std::uint32_t mx_magnitudes(const std::uint32_t (&even)[4], const std::uint32_t (&odd)[4]) {
-  const std::uint32_t nibbles = magnitude_nibbles<kStochastic>(even, odd);
+/// Of values below 8: what is beyond 6 stays 6.
+template <bool kStochastic, bool kTame>
+TETRAD_HD inline std::uint32_t mx_magnitudes(const EightValues<kStochastic, kTame>& eight) {
+  const std::uint32_t nibbles = eight.magnitudes();
   return kStochastic ? nibbles : nibbles - ((nibbles >> 3) & 0x11111111u);
 }
 
@@ -83,19 +83,16 @@ template <bool kStochastic, bool kTame, typename T>
 TETRAD_HD inline std::uint32_t mx_encode_part(const std::uint32_t (&random)[2], std::uint32_t bias,
                                               float encode, const MxPart<T>& part,
                                               std::uint32_t (&pairs)[kMxPart / 2]) {
-  std::uint32_t even[4];
-  std::uint32_t odd[4];
+  EightValues<kStochastic, kTame> eight;
   TETRAD_UNROLL_ON_DEVICE
   for (int i = 0; i < 4; ++i) {
     const int byte = 2 * i % 4;
     std::uint32_t negative[2] = {};
-    even[i] =
-        steps_of<kStochastic, kTame>(part.value(2 * i) * encode, random[i / 2], byte, bias, negative[0]);
-    odd[i] = steps_of<kStochastic, kTame>(part.value(2 * i + 1) * encode, random[i / 2], byte + 1, bias,
-                                          negative[1]);
+    eight.put(0, i, part.value(2 * i) * encode, random[i / 2], byte, bias, negative[0]);
+    eight.put(1, i, part.value(2 * i + 1) * encode, random[i / 2], byte + 1, bias, negative[1]);
     if constexpr (!kTame) pairs[i] = negative[0] << 15 | negative[1] << 31;
   }
-  return mx_magnitudes<kStochastic>(even, odd);
+  return mx_magnitudes(eight);
 }
 
 /// Encodes part `index` of a row and stores the result; `amax` is its block's, the bits of f32.
@@ -250,17 +247,17 @@ struct StripEncoding {
 template <bool kStochastic, bool kTame, typename T>
 TETRAD_HD inline std::uint32_t encode_four_rows(const Strip<T>& strip, int first, const StripEncoding& block,
                                                 const std::uint32_t (&random)[2], std::uint32_t (&pairs)[4]) {
-  std::uint32_t steps[2][4];  // of even and of odd rows
+  EightValues<kStochastic, kTame> eight;  // nibbles: even and odd rows
   TETRAD_UNROLL_ON_DEVICE
   for (int r = 0; r < 4; ++r) {
     std::uint32_t negative[2] = {};
     TETRAD_UNROLL_ON_DEVICE
     for (int c = 0; c < 2; ++c)
-      steps[r % 2][r / 2 * 2 + c] = steps_of<kStochastic, kTame>(strip.value(first + r, c) * block.encode[c],
-                                                                 random[c], r, block.bias, negative[c]);
+      eight.put(r % 2, r / 2 * 2 + c, strip.value(first + r, c) * block.encode[c], random[c], r, block.bias,
+                negative[c]);
     if constexpr (!kTame) pairs[r] = negative[0] << 15 | negative[1] << 31;
   }
-  return mx_magnitudes<kStochastic>(steps[0], steps[1]);
+  return mx_magnitudes(eight);
 }
 
 template <bool kStochastic, bool kOperand, bool kTame, typename T>

@@ -45,18 +45,17 @@ TETRAD_HD inline void encode_row_values(const PhiloxWords& random, std::uint32_t
   unpack_row(pairs, v);
   TETRAD_UNROLL_ON_DEVICE
   for (int half = 0; half < 2; ++half) {
-    std::uint32_t even[4];
-    std::uint32_t odd[4];
+    EightValues<kStochastic, kTame> eight;
     TETRAD_UNROLL_ON_DEVICE
     for (int i = 0; i < 4; ++i) {
       const int j = half * 8 + 2 * i;
       const std::uint32_t word = random[static_cast<std::size_t>(j / 4)];
       std::uint32_t negative[2] = {};
-      even[i] = steps_of<kStochastic, kTame>(v[j] * encode, word, j % 4, bias, negative[0]);
-      odd[i] = steps_of<kStochastic, kTame>(v[j + 1] * encode, word, j % 4 + 1, bias, negative[1]);
+      eight.put(0, i, v[j] * encode, word, j % 4, bias, negative[0]);
+      eight.put(1, i, v[j + 1] * encode, word, j % 4 + 1, bias, negative[1]);
       if constexpr (!kTame) pairs[j / 2] = negative[0] << 15 | negative[1] << 31;
     }
-    magnitudes[half] = magnitude_nibbles<kStochastic>(even, odd);
+    magnitudes[half] = eight.magnitudes();
   }
 }
 

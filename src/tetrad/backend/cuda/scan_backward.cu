@@ -49,15 +49,15 @@ void differentiate(Device& device, const ScanBackward& op, const Tiles& tiles, f
 void differentiate_mma(Device& device, const ScanBackward& op, std::int64_t tiles, float* sums) {
   const Mamba2Shape& shape = op.shape;
   const std::int64_t states_size = shape.batch * tiles * shape.inner() * shape.state;
-  const bool has_states = tiles == shape.chunks();
   ScratchLayout layout;
-  const std::int64_t states = layout.add(has_states ? 0 : states_size);
-  const std::int64_t dstates_place = layout.add(ceil_div(states_size, 2));  // two BF16 in the place of an f32
+  const std::int64_t states_place = layout.add(ceil_div(states_size, 2));  // two BF16 in the place of an f32
+  const std::int64_t dstates_place = layout.add(ceil_div(states_size, 2));
   float* scratch = layout.allocate(device);
+  auto* states = reinterpret_cast<Bf16*>(scratch + states_place);
   auto* dstates = reinterpret_cast<Bf16*>(scratch + dstates_place);
-  if (!has_states) scan_mma_tile_states(device, op, scratch + states);
+  scan_mma_tile_states(device, op, states);
   scan_mma_state_gradients(device, op, dstates);
-  scan_mma_gradients(device, op, has_states ? op.chunk_states : scratch + states, dstates, sums);
+  scan_mma_gradients(device, op, states, dstates, sums);
 }
 
 }  // namespace

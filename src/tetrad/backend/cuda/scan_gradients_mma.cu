@@ -15,7 +15,7 @@ struct GradientOp {
   Mamba2Shape shape;
   ScanViews<Bf16> in;
   View<const Bf16> dy;
-  const float* states;
+  const Bf16* states;
   const Bf16* dstates;
   View<Bf16> dx, db, dc, ddt;
   float* sums;
@@ -58,7 +58,8 @@ __device__ inline void fetch_head(const GradientOp& op, const GradientTask& task
       op.dy.row(task.row) + head * kHeadDim, op.dy.stride, task.length);
   SharedTile<kState>{memory.dstate[turn % 2], 0}.template copy_rows<kGradientThreads, kHeadDim>(
       op.dstates + state, kState, kHeadDim);
-  fetch_state(task.tile == 0 ? nullptr : op.states + state, memory);
+  SharedTile<kState>{memory.state[turn % 2], 0}.template copy_rows<kGradientThreads, kHeadDim>(
+      op.states + state, kState, kHeadDim);
   commit_copies();
 }
 
@@ -132,14 +133,14 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
     const TileSteps& steps = memory.steps[turn % 2];
     wait_for_copies<0>();
     __syncthreads();  // inputs and steps are there; nobody reads the buffers of the head before
-    convert_state(turn, memory);
+    multiply_states(turn, memory);
     if (!is_last) fetch_head(op, task, turn + 1, memory);
     if (is_first_warp) {
       if (turn > 0) finish_head(op, task, turn - 1, memory);
       if (!is_last) raw.load(op.in.dt, task.row, head + 1, task.length);
     }
     differentiate_mix<kState>(place, turn, steps, memory, products, dproducts);
-    __syncthreads();  // state, mix and shares are there
+    __syncthreads();  // mix and shares are there
     float dx[2][4] = {};
     differentiate_inputs<kState>(place, turn, steps, op.in.d[head], memory, dx);
     const int s = place.token + place.row;
@@ -181,7 +182,7 @@ bool fits_tensor_cores(const Device& device, const ScanBackward& op) {
          device.properties().sharedMemPerBlockOptin >= sizeof(GradientMemory<128>);
 }
 
-void scan_mma_gradients(Device& device, const ScanBackward& op, const float* states, const Bf16* dstates,
+void scan_mma_gradients(Device& device, const ScanBackward& op, const Bf16* states, const Bf16* dstates,
                         float* sums) {
   const GradientOp gradient_op{op.shape,
                                views_of<Bf16>(op.in),

@@ -19,12 +19,11 @@ struct GradientMemory {
   // of a head, fetched during the turn before
   alignas(128) Bf16 x[2][SharedTile<kHeadDim>::size(kTile)];
   alignas(128) Bf16 dy[2][SharedTile<kHeadDim>::size(kTile)];
+  alignas(128) Bf16 state[2][SharedTile<kState>::size(kHeadDim)];   //!< before the tile
   alignas(128) Bf16 dstate[2][SharedTile<kState>::size(kHeadDim)];  //!< gradient of the state after the tile
-  alignas(128) float staged[kHeadDim * kState];                     //!< state before the tile
   alignas(16) TileSteps steps[2];
   // of a head, during its turn
-  alignas(128) Bf16 state[SharedTile<kState>::size(kHeadDim)];  //!< as the products take it
-  alignas(128) Bf16 mix[2][SharedTile<kTile>::size(kTile)];     //!< as the sum of two BF16 values
+  alignas(128) Bf16 mix[2][SharedTile<kTile>::size(kTile)];  //!< as the sum of two BF16 values
   alignas(16) float shares[kTile][kTile + 8];  //!< padded for the banks; dmix * products * decays, then their
                                                //!< sums down the columns
   float segments[kSegments][kTile];            //!< sums of pieces of those columns
@@ -83,35 +82,21 @@ __device__ inline void multiply_keys(const GradientPlace& place, const GradientM
   }
 }
 
-// A state on its way from f32 in memory to BF16 in shared memory: every thread converts what it has fetched.
-
-/// The copy of a head's state; null: zeros.
+/// The warp's share of state times dstate, whose elements lie in the same order.
 template <int kState>
-__device__ inline void fetch_state(const float* from, GradientMemory<kState>& memory) {
-  constexpr int kVectors = kHeadDim * kState / 4;
-#pragma unroll
-  for (int i = static_cast<int>(threadIdx.x); i < kVectors; i += kGradientThreads)
-    copy_async(memory.staged + 4 * i, from == nullptr ? memory.staged : from + 4 * i, from != nullptr);
-}
-
-/// Also the warp's share of state times dstate.
-template <int kState>
-__device__ inline void convert_state(int turn, GradientMemory<kState>& memory) {
-  constexpr int kVectors = kHeadDim * kState / 4;
-  const SharedTile<kState> state{memory.state, 0};
-  const SharedTile<kState> dstate{memory.dstate[turn % 2], 0};
+__device__ inline void multiply_states(int turn, GradientMemory<kState>& memory) {
+  constexpr int kVectors = kHeadDim * kState / 8;
+  const auto* state = reinterpret_cast<const uint4*>(memory.state[turn % 2]);
+  const auto* dstate = reinterpret_cast<const uint4*>(memory.dstate[turn % 2]);
   float across = 0;
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.x); i < kVectors; i += kGradientThreads) {
-    const auto values = *reinterpret_cast<const float4*>(memory.staged + 4 * i);
-    const int row = 4 * i / kState;
-    const int col = 4 * i % kState;
-    state.pair(row, col) = pack_bf16(values.x, values.y);
-    state.pair(row, col + 2) = pack_bf16(values.z, values.w);
-    const std::uint32_t first = dstate.pair(row, col);
-    const std::uint32_t second = dstate.pair(row, col + 2);
-    across += values.x * first_of(first) + values.y * second_of(first) + values.z * first_of(second) +
-              values.w * second_of(second);
+    const uint4 a = state[i];
+    const uint4 b = dstate[i];
+    across += first_of(a.x) * first_of(b.x) + second_of(a.x) * second_of(b.x) +
+              first_of(a.y) * first_of(b.y) + second_of(a.y) * second_of(b.y);
+    across += first_of(a.z) * first_of(b.z) + second_of(a.z) * second_of(b.z) +
+              first_of(a.w) * first_of(b.w) + second_of(a.w) * second_of(b.w);
   }
   across = warp_sum(across);
   if (threadIdx.x % kWarp == 0) memory.across[turn % 2][threadIdx.x / kWarp] = across;
@@ -265,7 +250,8 @@ __device__ inline void differentiate_keys(const GradientPlace& place, int turn, 
   constexpr int kTiles = kState / kQuarters / 8;
   {
     KeyStrip<kState> from_state = {};
-    multiply_state<kState>(place, {memory.dy[turn % 2], place.lane}, {memory.state, place.lane}, from_state);
+    multiply_state<kState>(place, {memory.dy[turn % 2], place.lane}, {memory.state[turn % 2], place.lane},
+                           from_state);
     const SharedTile<kState> c{memory.c, place.lane};
     float shares[2] = {};
 #pragma unroll

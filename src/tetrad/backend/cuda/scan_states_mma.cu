@@ -15,18 +15,18 @@ struct StatesMemory {
   alignas(16) TileSteps steps[2];
 };
 
-/// Forwards: state = total decay * state + sum of weight * x outer B, written before each tile in f32.
-/// Backwards: gradient = total decay * gradient + sum of left * dy outer C, written after each tile in BF16,
-/// as which the products take it.
+/// Forwards: state = total decay * state + sum of weight * x outer B, written before each tile.
+/// Backwards: gradient = total decay * gradient + sum of left * dy outer C, written after each tile.
+/// Both are written in BF16, as which the products take them.
 template <int kState, bool kForwards>
 struct Passing {
   View<const Bf16> rows;  //!< x or dy
   View<const Bf16> keys;  //!< B or C
   View<const Bf16> dt;
   const float *dt_bias, *a_log;
-  std::int64_t runs;                                //!< in a sequence
-  const float* start;                               //!< [batch, runs, heads, kHeadDim, kState]; null: zeros
-  std::conditional_t<kForwards, float, Bf16>* out;  //!< [batch, tiles, heads, kHeadDim, kState]
+  std::int64_t runs;   //!< in a sequence
+  const float* start;  //!< [batch, runs, heads, kHeadDim, kState]; null: zeros
+  Bf16* out;           //!< [batch, tiles, heads, kHeadDim, kState]
 };
 
 template <int kState>
@@ -86,11 +86,7 @@ __global__ void __launch_bounds__(kScanThreads, 2)
       fetch(i + 1);
       if (is_first_warp) raw.load(op.dt, row_of(i + 1), head, length_of(i + 1));
     }
-    auto* out = op.out + ((batch * tiles + tile_of(i)) * shape.heads + head) * kSize;
-    if constexpr (kForwards)
-      state.store(thread, out);
-    else
-      store_state(thread, state, out);
+    store_state(thread, state, op.out + ((batch * tiles + tile_of(i)) * shape.heads + head) * kSize);
     if (is_last) return;
     const TileSteps& steps = memory.steps[i % 2];
     state.advance(thread, steps.total(), {memory.rows[i % 2], thread % kWarp},
@@ -118,7 +114,7 @@ void with_state(std::int64_t state, const Body& body) {
 
 }  // namespace
 
-void scan_mma_tile_states(Device& device, const ScanBackward& op, float* states) {
+void scan_mma_tile_states(Device& device, const ScanBackward& op, Bf16* states) {
   with_state(op.shape.state, [&](auto state) {
     launch_passing<state, true>(device, op.shape,
                                 {view_as<Bf16>(op.in.x), view_as<Bf16>(op.in.b), view_as<Bf16>(op.in.dt),

@@ -55,18 +55,9 @@ TETRAD_HD inline FourWords transposed_bytes(const FourWords& rows) {
            byte_perm(even_high, odd_high, 0x5410u), byte_perm(even_high, odd_high, 0x7632u)}};
 }
 
-/// Brings a thread's square of a matrix of bytes [rows, cols], both multiples of 8, to `tile`.
-TETRAD_HD inline void turn_square_of_bytes(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
-                                           std::int64_t row, std::int64_t col, int thread, TurnedTile& tile) {
-  const int square_row = thread / kSquares;
-  const int square_col = thread % kSquares;
-  row += square_row * kSquare;
-  col += square_col * kSquare;
-  if (row >= rows || col >= cols) return;
-  TwoWords lines[kSquare];
-  TETRAD_UNROLL_ON_DEVICE
-  for (int r = 0; r < kSquare; ++r)
-    lines[r] = *reinterpret_cast<const TwoWords*>(in + (row + r) * cols + col);
+/// The square of bytes of eight lines, to `tile`.
+TETRAD_HD inline void turn_square(const TwoWords (&lines)[kSquare], int square_row, int square_col,
+                                  TurnedTile& tile) {
   TETRAD_UNROLL_ON_DEVICE
   for (int half = 0; half < 2; ++half) {
     const auto turned = [&](int first) {
@@ -79,6 +70,45 @@ TETRAD_HD inline void turn_square_of_bytes(const std::uint8_t* in, std::int64_t 
     for (int c = 0; c < 4; ++c)
       tile.part(square_col * kSquare + 4 * half + c, square_row) = {{upper.word[c], lower.word[c]}};
   }
+}
+
+/// Brings a thread's square of a matrix of bytes [rows, cols], both multiples of 8, to `tile`.
+TETRAD_HD inline void turn_square_of_bytes(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
+                                           std::int64_t row, std::int64_t col, int thread, TurnedTile& tile) {
+  const int square_row = thread / kSquares;
+  const int square_col = thread % kSquares;
+  row += square_row * kSquare;
+  col += square_col * kSquare;
+  if (row >= rows || col >= cols) return;
+  TwoWords lines[kSquare];
+  TETRAD_UNROLL_ON_DEVICE
+  for (int r = 0; r < kSquare; ++r)
+    lines[r] = *reinterpret_cast<const TwoWords*>(in + (row + r) * cols + col);
+  turn_square(lines, square_row, square_col, tile);
+}
+
+/// The same of four-bit codes [2 rows, cols], packed in pairs along their rows: the matrix of bytes has the
+/// pairs down their columns.
+TETRAD_HD inline void turn_square_of_packed_rows(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
+                                                 std::int64_t row, std::int64_t col, int thread,
+                                                 TurnedTile& tile) {
+  constexpr std::uint32_t kEven = 0x0F0F0F0Fu;
+  const int square_row = thread / kSquares;
+  const int square_col = thread % kSquares;
+  row += square_row * kSquare;
+  col += square_col * kSquare;
+  if (row >= rows || col >= cols) return;
+  TwoWords lines[kSquare];
+  TETRAD_UNROLL_ON_DEVICE
+  for (int r = 0; r < kSquare; ++r) {
+    const std::uint8_t* first = in + (row + r) * cols + col / 2;  // two rows of codes, cols / 2 bytes each
+    const std::uint32_t upper = *reinterpret_cast<const std::uint32_t*>(first);
+    const std::uint32_t lower = *reinterpret_cast<const std::uint32_t*>(first + cols / 2);
+    const std::uint32_t even = (upper & kEven) | (lower & kEven) << 4;
+    const std::uint32_t odd = (upper >> 4 & kEven) | (lower & ~kEven);
+    lines[r] = {{byte_perm(even, odd, 0x5140u), byte_perm(even, odd, 0x7362u)}};
+  }
+  turn_square(lines, square_row, square_col, tile);
 }
 
 }  // namespace tetrad::cuda

@@ -1,0 +1,49 @@
+// cuBLASLt's narrow formats have the reduction dimension last in both operands, and addresses and lines that
+// are multiples of 16 bytes.
+
+#include "tetrad/backend/cuda/native.h"
+
+#include "tetrad/numerics/fp8.h"
+#include "tetrad/numerics/nvfp4.h"
+
+namespace tetrad::cuda {
+namespace {
+
+constexpr std::int64_t kRowUnit = 16;      //!< rows are a multiple of this
+constexpr std::int64_t kFp4Depth = 32;     //!< codes in 16 bytes
+constexpr std::uintptr_t kLineBytes = 16;  //!< addresses, and bytes from line to line
+
+const QuantizedTensor* quantized(const GemmOperand& operand, Format format) {
+  const QuantizedTensor* tensor = operand.quantized();
+  return tensor != nullptr && tensor->spec.format == format ? tensor : nullptr;
+}
+
+}  // namespace
+
+bool is_native_fp8(const GemmOperand& operand) {
+  const QuantizedTensor* tensor = quantized(operand, Format::fp8);
+  if (tensor == nullptr) return false;
+  const BlockShape& block = tensor->spec.block;
+  // A block of 1x128 has its 128 elements along the tensor's columns, which must then be the reduction
+  // dimension.
+  const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !operand.is_transposed();
+  const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
+  return (rows_of_128 || squares) && operand.rows() % kRowUnit == 0 && operand.cols() % fp8::kBlock == 0;
+}
+
+bool is_native_fp4(const GemmOperand& operand) {
+  const QuantizedTensor* tensor = quantized(operand, Format::nvfp4);
+  if (tensor == nullptr || tensor->form != Form::packed) return false;
+  // Likewise; of squares only those are turned that lie as weights do.
+  const bool turned_squares =
+      tensor->spec.block == BlockShape{nvfp4::kBlock, nvfp4::kBlock} && tensor->order == CodeOrder::row_major;
+  return (!operand.is_transposed() || turned_squares) && operand.rows() % kRowUnit == 0 &&
+         operand.cols() % kFp4Depth == 0;
+}
+
+bool is_native_output(const MutableMatrixView& out) {
+  return reinterpret_cast<std::uintptr_t>(out.data) % kLineBytes == 0 &&
+         out.row_stride * bits_of(out.dtype) / 8 % static_cast<std::int64_t>(kLineBytes) == 0;
+}
+
+}  // namespace tetrad::cuda
