@@ -47,6 +47,26 @@ MemoryEstimate estimate(const std::string& preset, const std::string& recipe, co
   return estimate_memory(config, Recipe(precision, config.blocks()), c, traits);
 }
 
+TEST(Estimate, KnowsTheBytesOfQuantizedMatrices) {
+  constexpr std::int64_t kRows = 144;
+  constexpr std::int64_t kCols = 272;
+  Tensor x = cpu_backend().make_tensor(DType::bf16, kRows, kCols);
+  cpu_backend().set_to_zero(x.bytes());
+  for (const auto& [format, block] :
+       {std::pair(Format::nvfp4, BlockShape{1, 16}), std::pair(Format::nvfp4, BlockShape{16, 16}),
+        std::pair(Format::mxfp4, BlockShape{1, 32}), std::pair(Format::fp8, BlockShape{1, 128}),
+        std::pair(Format::fp8, BlockShape{128, 128}), std::pair(Format::fp8, BlockShape::whole())}) {
+    const QuantSpec spec{.format = format, .block = block};
+    QuantizedTensor quantized;
+    cpu_backend().quantize(x.const_view(), spec, {}, quantized);
+    EXPECT_EQ(quantized_bytes(kCpuMemory, spec, Form::operand, kRows, kCols),
+              static_cast<std::int64_t>(quantized.codes.capacity() + quantized.scales.capacity()))
+        << describe(spec);
+    EXPECT_EQ(quantized_bytes(kCudaMemory, spec, Form::packed, kRows, kCols),
+              quantized_bytes(kCpuMemory, spec, Form::packed, kRows, kCols));
+  }
+}
+
 TEST(Estimate, FourBitsKeepLessThanSixteen) {
   const MemoryCase c{.batch = 1, .sequence = 8192};
   const MemoryEstimate bf16 = estimate("llama3-8b", "bf16", c, kCpuMemory);

@@ -123,12 +123,12 @@ void OperationMemory::mamba2(const Mamba2Shape& shape, std::int64_t kernel, DTyp
   const bool tensor_cores =
       dtype == DType::bf16 && shape.head_dim == 64 && (shape.state == 64 || shape.state == 128);
   if (tensor_cores) {
-    need(scan, 2 * kBf16Bytes * tile_states);
+    need(scan, 2 * kBf16Bytes * tile_states);  // states and their gradients
   } else {
     const double steps = 4 * tokens * as_double(shape.heads);
-    const double own_states = tile < chunk ? kF32Bytes * tile_states : 0;
     const double pairs = tiles * as_double(shape.heads * tile * tile);
-    need(scan, own_states + kF32Bytes * (steps + tile_states + pairs));
+    const double own_states = tile < chunk ? tile_states : 0;
+    need(scan, kF32Bytes * (steps + own_states + tile_states + pairs));
   }
   if (kernel != kUsualKernel) need(scan, kF32Bytes * tokens * as_double(shape.conv_channels()));
   constexpr double kGatedPiece = 64;  // tokens that are summed up together

@@ -15,8 +15,8 @@ void scan_mma(Device& device, const ScanForward& op);
 // The parts of the backward pass. Tiles are of kTile tokens, so that a sequence has
 // ceil(sequence / kTile) of them and each lies in one chunk.
 
-/// The states before all tiles, [batch, tiles, heads, head_dim, state], from those before all chunks; in BF16, as
-/// which the products take them.
+/// The states before all tiles, [batch, tiles, heads, head_dim, state], from those before all chunks; in
+/// BF16, as which the products take them.
 void scan_mma_tile_states(Device& device, const ScanBackward& op, Bf16* states);
 
 /// The gradients of the states after all tiles, in the same order.
