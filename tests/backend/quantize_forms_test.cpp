@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
+#include <bit>
 #include <limits>
 
 #include "support/aligned_matrix.h"
@@ -40,7 +39,7 @@ class QuantizeForms : public ::testing::TestWithParam<std::string> {
 void expect_same(const QuantizedTensor& actual, const QuantizedTensor& expected) {
   EXPECT_TRUE(same_bytes(actual.codes, expected.codes)) << "codes";
   EXPECT_TRUE(same_bytes(actual.scales, expected.scales)) << "scales";
-  EXPECT_EQ(std::memcmp(&actual.amax, &expected.amax, sizeof(float)), 0)
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(actual.amax), std::bit_cast<std::uint32_t>(expected.amax))
       << actual.amax << ", not " << expected.amax;
 }
 

@@ -4,6 +4,28 @@
 #include "tetrad/backend/cpu/math.h"
 
 namespace tetrad::cpu {
+namespace {
+
+// One row; dx may be where x is.
+
+template <typename T>
+void differentiate_swiglu(const T* x, const T* dy, T* dx, std::int64_t width) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) {
+    const float gate = load(x[i]);
+    store(dx[i], load(dy[i]) * load(x[width + i]) * silu_gradient(gate));
+    store(dx[width + i], load(dy[i]) * silu(gate));
+  }
+}
+
+template <typename T>
+void differentiate_squared_relu(const T* x, const T* dy, T* dx, std::int64_t width) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) store(dx[i], 2.0f * std::max(load(x[i]), 0.0f) * load(dy[i]));
+}
+
+}  // namespace
+
 void activation(const ActivationForward& op) {
   const std::int64_t width = op.y.cols;
   check(op);
@@ -35,18 +57,10 @@ void activation(const ActivationBackward& op) {
         const T* x = row_of<T>(op.x, row);
         const T* dy = row_of<T>(op.dy, row);
         T* dx = row_of<T>(op.dx, row);
-        if (op.kind == Activation::swiglu) {
-#pragma omp simd
-          for (std::int64_t i = 0; i < width; ++i) {
-            const float gate = load(x[i]);
-            store(dx[i], load(dy[i]) * load(x[width + i]) * silu_gradient(gate));
-            store(dx[width + i], load(dy[i]) * silu(gate));
-          }
-        } else {
-#pragma omp simd
-          for (std::int64_t i = 0; i < width; ++i)
-            store(dx[i], 2.0f * std::max(load(x[i]), 0.0f) * load(dy[i]));
-        }
+        if (op.kind == Activation::swiglu)
+          differentiate_swiglu(x, dy, dx, width);
+        else
+          differentiate_squared_relu(x, dy, dx, width);
       }
     });
   });

@@ -8,7 +8,7 @@
 namespace tetrad::cuda {
 namespace {
 
-constexpr std::int64_t kAlignment = 16;
+constexpr std::int64_t kTensorAlignment = 16;
 
 std::string last_words(cudnnStatus_t result) {
   std::array<char, 1024> text = {};
@@ -115,7 +115,7 @@ CudnnGraph::Tensor CudnnGraph::tensor(CudnnDescriptor descriptor, std::int64_t i
                                       const Extents& strides, cudnnDataType_t type) {
   descriptor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
   descriptor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
-  descriptor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment);
+  descriptor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment);
   descriptor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<const std::int64_t>(dims));
   descriptor.set(CUDNN_ATTR_TENSOR_STRIDES, std::span<const std::int64_t>(strides));
   descriptor.finalize();
