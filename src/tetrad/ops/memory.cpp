@@ -19,13 +19,9 @@ double elements(const OperandShape& operand) { return as_double(operand.rows) * 
 
 bool is_fp8(const OperandShape& operand) { return operand.spec && operand.spec->format == Format::fp8; }
 
-/// Whether the matrix units take the operand as it is.
 bool is_native_fp8(const OperandShape& operand) {
-  constexpr std::int64_t kUnit = 16;
-  if (!is_fp8(operand) || operand.rows % kUnit != 0 || operand.depth % fp8::kBlock != 0) return false;
-  const BlockShape& block = operand.spec->block;
-  return block == BlockShape{fp8::kBlock, fp8::kBlock} ||
-         (block == BlockShape{1, fp8::kBlock} && !operand.transposed);
+  return is_fp8(operand) &&
+         fits_fp8_units(operand.spec->block, operand.rows, operand.depth, operand.transposed);
 }
 
 /// Whether the operand's values are exact in BF16.
@@ -34,6 +30,13 @@ bool is_bf16(const OperandShape& operand) {
 }
 
 }  // namespace
+
+bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t depth, bool transposed) {
+  constexpr std::int64_t kRowUnit = 16;
+  const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !transposed;
+  const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
+  return (rows_of_128 || squares) && rows % kRowUnit == 0 && depth % fp8::kBlock == 0;
+}
 
 const MemoryTraits& memory_traits(std::string_view backend) {
   if (backend == "cuda") return kCudaMemory;
@@ -105,8 +108,7 @@ void OperationMemory::attention(const AttentionShape& shape, DType dtype) {
   need(attention_rows, kF32Bytes * rows);
   // cuDNN's gradients have a matrix [sequence, sequence] for every head, of as many sequences as the limit
   // lets through.
-  constexpr std::int64_t kTile = 128;
-  if (dtype != DType::bf16 || shape.head_dim != 128 || shape.sequence % kTile != 0) return;
+  if (dtype != DType::bf16 || !keeps_scores(shape)) return;
   const double whole = kBf16Bytes * rows * as_double(shape.sequence);
   const double parts = std::ceil(whole / as_double(std::max<std::int64_t>(1, traits_.attention_workspace)));
   need(attention_rows, whole / parts + kF32Bytes * rows / parts);

@@ -38,6 +38,18 @@ inline constexpr MemoryTraits kCudaMemory = {.operands_are_values = true,
                                              .logits = std::int64_t{1} << 27,
                                              .attention_workspace = std::int64_t{9} << 29};
 
+/// Whether Hopper's matrix units take an FP8 operand of [rows, depth] as it is. `transposed`: it was
+/// quantized the other way round. A block of 1x128 has its elements along the tensor's columns, which must
+/// then be the depth.
+bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t depth, bool transposed);
+
+/// Whether the gradients of attention are computed, where there is cuDNN, with a matrix [sequence, sequence]
+/// for every head. For smaller heads our kernels, which need none, are nearly as fast.
+constexpr bool keeps_scores(const AttentionShape& shape) {
+  constexpr std::int64_t kTile = 128;
+  return shape.head_dim == 128 && shape.sequence % kTile == 0;
+}
+
 /// By the name of a backend: "cpu" or "cuda".
 const MemoryTraits& memory_traits(std::string_view backend);
 

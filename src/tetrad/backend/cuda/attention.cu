@@ -3,6 +3,7 @@
 #include "tetrad/backend/cuda/attention_cudnn.h"
 #include "tetrad/backend/cuda/attention_kernels.h"
 #include "tetrad/backend/cuda/element.cuh"
+#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
@@ -14,11 +15,10 @@ bool fits_tensor_cores(const AttentionShape& shape, const Views&... views) {
 }
 
 /// Decided by shape alone: the same problem gets the same kernels, and so the same bits, in every run.
-bool wants_cudnn(const Device& device, const AttentionShape& shape, const float* log_sum_exp,
-                 bool is_faster) {
+bool wants_cudnn(const Device& device, const AttentionShape& shape, const float* log_sum_exp, bool is_best) {
   if (device.attention_engine == AttentionEngine::own) return false;
   if (!is_wide(log_sum_exp) || !cudnn_serves(device, shape)) return false;
-  return is_faster || device.attention_engine != AttentionEngine::best;
+  return is_best || device.attention_engine != AttentionEngine::best;
 }
 
 void attend(Device& device, const AttentionProblem& problem, bool tensor_cores) {
@@ -42,12 +42,8 @@ void attention(Device& device, const AttentionBackward& op) {
   check(op);
   const bool tensor_cores =
       fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out, op.dout, op.dq, op.dk, op.dv);
-  // Between its products cuDNN's deterministic backward pass writes and reads a matrix [sequence, sequence]
-  // for every head; with small heads that takes as long as computing its elements twice, which needs no
-  // memory.
-  const bool is_faster = op.shape.head_dim == 128;
   const bool repeats = device.attention_engine != AttentionEngine::unrepeatable_library;
-  if (tensor_cores && wants_cudnn(device, op.shape, op.log_sum_exp, is_faster) &&
+  if (tensor_cores && wants_cudnn(device, op.shape, op.log_sum_exp, keeps_scores(op.shape)) &&
       attention_by_cudnn(device, op, {.deterministic = repeats}))
     return;
   if (tensor_cores)

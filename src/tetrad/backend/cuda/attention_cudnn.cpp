@@ -197,13 +197,6 @@ void execute(Device& device, const CudnnPlan& plan, std::span<const CudnnBinding
   plan.execute(handle, bindings, workspace);
 }
 
-std::string description(const AttentionShape& shape, const Recipe& recipe) {
-  if (!recipe.plan) return recipe.refusal;
-  return fmt::format("{}, {:.1f} MB, {} executions", recipe.plan->engine(),
-                     static_cast<double>(recipe.plan->workspace_bytes()) / 1e6,
-                     shape.batch / recipe.part.batch * (shape.kv_heads / recipe.part.kv_heads));
-}
-
 }  // namespace
 
 bool cudnn_serves(const Device& device, const AttentionShape& shape) {
@@ -257,13 +250,6 @@ bool attention_by_cudnn(Device& device, const AttentionBackward& op, const Cudnn
     execute(device, *recipe.plan, bindings, scratch + workspace);
   });
   return true;
-}
-
-std::string cudnn_plan_of(const AttentionForward& op, const CudnnAttentionOptions& options) {
-  return description(op.shape, recipe_of(op, options));
-}
-std::string cudnn_plan_of(const AttentionBackward& op, const CudnnAttentionOptions& options) {
-  return description(op.shape, recipe_of(op, options));
 }
 
 std::string cudnn_attention_state(const Device& device) {

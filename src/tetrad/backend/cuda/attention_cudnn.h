@@ -31,10 +31,6 @@ bool attention_by_cudnn(Device& device, const AttentionForward& op,
 bool attention_by_cudnn(Device& device, const AttentionBackward& op,
                         const CudnnAttentionOptions& options = {});
 
-/// How an operation is done, or why it is not; only the views' shapes and strides matter.
-std::string cudnn_plan_of(const AttentionForward& op, const CudnnAttentionOptions& options = {});
-std::string cudnn_plan_of(const AttentionBackward& op, const CudnnAttentionOptions& options = {});
-
 /// For `tetrad info`: the library, and where it is not used, why.
 std::string cudnn_attention_state(const Device& device);
 

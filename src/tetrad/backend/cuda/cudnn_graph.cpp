@@ -250,7 +250,6 @@ CudnnPlan CudnnGraph::plan(cudnnHandle_t handle, bool deterministic) {
     made.parts_.push_back(std::move(plan));
     made.constants_ = std::move(constants_);
     made.workspace_bytes_ = static_cast<std::size_t>(bytes);
-    made.engine_ = engine.name();
     return made;
   }
   throw Error("cuDNN has no plan" + refusals, ExitCode::failure);

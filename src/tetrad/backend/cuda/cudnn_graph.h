@@ -57,6 +57,7 @@ class CudnnDescriptor {
   };
   std::unique_ptr<std::remove_pointer_t<cudnnBackendDescriptor_t>, Destroy> descriptor_;
 };
+
 /// Where a tensor of a graph lies in one execution.
 struct CudnnBinding {
   std::int64_t id;
@@ -66,8 +67,6 @@ struct CudnnBinding {
 class CudnnPlan {
  public:
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// The engine's number and its numerical notes.
-  const std::string& engine() const { return engine_; }
 
   /// On the handle's stream; `workspace` has workspace_bytes().
   void execute(cudnnHandle_t handle, std::span<const CudnnBinding> bindings, void* workspace) const;
@@ -82,7 +81,6 @@ class CudnnPlan {
   std::vector<CudnnDescriptor> parts_;  //!< what the plan was made of, last the plan itself
   std::vector<Constant> constants_;
   std::size_t workspace_bytes_ = 0;
-  std::string engine_;
 };
 
 class CudnnGraph {

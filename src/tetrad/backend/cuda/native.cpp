@@ -3,8 +3,8 @@
 
 #include "tetrad/backend/cuda/native.h"
 
-#include "tetrad/numerics/fp8.h"
 #include "tetrad/numerics/nvfp4.h"
+#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
@@ -22,19 +22,15 @@ const QuantizedTensor* quantized(const GemmOperand& operand, Format format) {
 
 bool is_native_fp8(const GemmOperand& operand) {
   const QuantizedTensor* tensor = quantized(operand, Format::fp8);
-  if (tensor == nullptr) return false;
-  const BlockShape& block = tensor->spec.block;
-  // A block of 1x128 has its 128 elements along the tensor's columns, which must then be the reduction
-  // dimension.
-  const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !operand.is_transposed();
-  const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
-  return (rows_of_128 || squares) && operand.rows() % kRowUnit == 0 && operand.cols() % fp8::kBlock == 0;
+  return tensor != nullptr &&
+         fits_fp8_units(tensor->spec.block, operand.rows(), operand.cols(), operand.is_transposed());
 }
 
 bool is_native_fp4(const GemmOperand& operand) {
   const QuantizedTensor* tensor = quantized(operand, Format::nvfp4);
   if (tensor == nullptr || tensor->form != Form::packed) return false;
-  // Likewise; of squares only those are turned that lie as weights do.
+  // A block of 1x16 lies along the depth, as with FP8; of squares only those are turned that lie as weights
+  // do.
   const bool turned_squares =
       tensor->spec.block == BlockShape{nvfp4::kBlock, nvfp4::kBlock} && tensor->order == CodeOrder::row_major;
   return (!operand.is_transposed() || turned_squares) && operand.rows() % kRowUnit == 0 &&

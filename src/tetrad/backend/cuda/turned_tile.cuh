@@ -72,9 +72,11 @@ TETRAD_HD inline void turn_square(const TwoWords (&lines)[kSquare], int square_r
   }
 }
 
-/// Brings a thread's square of a matrix of bytes [rows, cols], both multiples of 8, to `tile`.
-TETRAD_HD inline void turn_square_of_bytes(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
-                                           std::int64_t row, std::int64_t col, int thread, TurnedTile& tile) {
+/// Brings a thread's square of a matrix of bytes [rows, cols], both multiples of 8, to `tile`. line_at(row,
+/// col) are eight of its bytes.
+template <typename LineAt>
+TETRAD_HD inline void turn_square_of(std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64_t col,
+                                     int thread, TurnedTile& tile, const LineAt& line_at) {
   const int square_row = thread / kSquares;
   const int square_col = thread % kSquares;
   row += square_row * kSquare;
@@ -82,9 +84,15 @@ TETRAD_HD inline void turn_square_of_bytes(const std::uint8_t* in, std::int64_t 
   if (row >= rows || col >= cols) return;
   TwoWords lines[kSquare];
   TETRAD_UNROLL_ON_DEVICE
-  for (int r = 0; r < kSquare; ++r)
-    lines[r] = *reinterpret_cast<const TwoWords*>(in + (row + r) * cols + col);
+  for (int r = 0; r < kSquare; ++r) lines[r] = line_at(row + r, col);
   turn_square(lines, square_row, square_col, tile);
+}
+
+TETRAD_HD inline void turn_square_of_bytes(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
+                                           std::int64_t row, std::int64_t col, int thread, TurnedTile& tile) {
+  turn_square_of(rows, cols, row, col, thread, tile, [&](std::int64_t r, std::int64_t c) {
+    return *reinterpret_cast<const TwoWords*>(in + r * cols + c);
+  });
 }
 
 /// The same of four-bit codes [2 rows, cols], packed in pairs along their rows: the matrix of bytes has the
@@ -93,22 +101,14 @@ TETRAD_HD inline void turn_square_of_packed_rows(const std::uint8_t* in, std::in
                                                  std::int64_t row, std::int64_t col, int thread,
                                                  TurnedTile& tile) {
   constexpr std::uint32_t kEven = 0x0F0F0F0Fu;
-  const int square_row = thread / kSquares;
-  const int square_col = thread % kSquares;
-  row += square_row * kSquare;
-  col += square_col * kSquare;
-  if (row >= rows || col >= cols) return;
-  TwoWords lines[kSquare];
-  TETRAD_UNROLL_ON_DEVICE
-  for (int r = 0; r < kSquare; ++r) {
-    const std::uint8_t* first = in + (row + r) * cols + col / 2;  // two rows of codes, cols / 2 bytes each
+  turn_square_of(rows, cols, row, col, thread, tile, [&](std::int64_t r, std::int64_t c) {
+    const std::uint8_t* first = in + r * cols + c / 2;  // two rows of codes, cols / 2 bytes each
     const std::uint32_t upper = *reinterpret_cast<const std::uint32_t*>(first);
     const std::uint32_t lower = *reinterpret_cast<const std::uint32_t*>(first + cols / 2);
     const std::uint32_t even = (upper & kEven) | (lower & kEven) << 4;
     const std::uint32_t odd = (upper >> 4 & kEven) | (lower & ~kEven);
-    lines[r] = {{byte_perm(even, odd, 0x5140u), byte_perm(even, odd, 0x7362u)}};
-  }
-  turn_square(lines, square_row, square_col, tile);
+    return TwoWords{{byte_perm(even, odd, 0x5140u), byte_perm(even, odd, 0x7362u)}};
+  });
 }
 
 }  // namespace tetrad::cuda
