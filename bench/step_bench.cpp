@@ -30,15 +30,28 @@ class Stepper {
   }
 
   void step() {
-    Pass pass;
-    pass.recipe = &recipe_;
-    pass.step = static_cast<std::uint32_t>(++steps_);
+    ++steps_;
+    Pass pass = this_pass();
     decoder_.clear_gradients();
-    decoder_.train(pass, tokens_, tokens_, 1.0f / static_cast<float>(tokens_.size()), losses_);
+    decoder_.train(pass, tokens_, tokens_, gradient_scale(), losses_);
     optimizer_.step(steps_, 1e-4, optimizer_.inspect().norm);
   }
 
+  /// Forward and backward once more, with nothing to wait for.
+  void differentiate() {
+    Pass pass = this_pass();
+    decoder_.differentiate(pass, gradient_scale());
+  }
+
  private:
+  Pass this_pass() const {
+    Pass pass;
+    pass.recipe = &recipe_;
+    pass.step = static_cast<std::uint32_t>(steps_);
+    return pass;
+  }
+  float gradient_scale() const { return 1.0f / static_cast<float>(tokens_.size()); }
+
   Recipe recipe_;
   Decoder decoder_;
   AdamWOptimizer optimizer_;
@@ -68,6 +81,15 @@ void step(Backend& backend, const ModelConfig& model, const std::vector<std::str
     }
     return stepper;
   };
+  /// What launches cost: passes whose kernels are launched one by one, beside a record of them.
+  const auto compare_launches = [&](const std::string& recipe, Stepper& stepper) {
+    stepper.differentiate();  // quantizes the weights, which the last step changed
+    const std::function<void()> replay = backend.record([&] { stepper.differentiate(); });
+    if (!replay) return;
+    const Pair pair = stopwatch.measure([&] { stepper.differentiate(); }, replay);
+    report({recipe + " forward + backward", "tokens/s", tokens / pair.work, tokens / pair.ceiling,
+            "the same without launches"});
+  };
   // One model at a time and BF16: together they may need more memory than there is.
   const auto bf16 = make("bf16");
   const std::int64_t edge = backend.name() == "cpu" ? 1024 : 8192;
@@ -76,12 +98,14 @@ void step(Backend& backend, const ModelConfig& model, const std::vector<std::str
   const double flop_per_token = training_flops_per_token(model, c.sequence);
   report({"bf16 step", "tokens/s", tokens / seconds.work, reference.flop() / seconds.ceiling / flop_per_token,
           std::string("its FLOP at the speed of the ") + reference.name()});
+  compare_launches("bf16", *bf16);
 
   for (const std::string& recipe : recipes) {
     if (recipe == "bf16") continue;
     const auto stepper = make(recipe);
     const Pair pair = stopwatch.measure([&] { stepper->step(); }, [&] { bf16->step(); });
     report({recipe + " step", "tokens/s", tokens / pair.work, tokens / pair.ceiling, "bf16 step"});
+    compare_launches(recipe, *stepper);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <random>
 
@@ -100,6 +101,35 @@ TEST_P(OnDeviceAndCpu, FirstStepsAgree) {
     EXPECT_NEAR(cuda.losses[i], cpu.losses[i], 2e-3 * cpu.losses[i]) << "step " << i;
     EXPECT_NEAR(cuda.norms[i], cpu.norms[i], 2e-2 * cpu.norms[i]) << "step " << i;
   }
+}
+
+TEST_P(OnDeviceAndCpu, ARecordedPassGivesTheSameBits) {
+  PrecisionConfig precision;
+  precision.recipe = recipe();
+  const Recipe table(precision, config().blocks());
+  Backend& backend = cuda_backend();
+  Decoder decoder(backend, config(), kBatch, kSequence, DType::bf16);
+  decoder.initialize(3);
+  Pass pass;
+  pass.recipe = &table;
+  std::vector<float> losses(kBatch * kSequence);
+  decoder.train(pass, random_tokens(1), random_tokens(2), 1, losses);
+  const auto replay = backend.record([&] { decoder.differentiate(pass, 1); });
+  ASSERT_TRUE(replay);
+  const auto gradients_of = [&](const std::function<void()>& differentiate) {
+    decoder.clear_gradients();
+    differentiate();
+    std::vector<std::byte> all;
+    for (const auto& parameter : decoder.parameters()) {
+      Buffer copy;
+      const auto bytes = backend.readable(parameter->gradient.bytes(), copy);
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
+  };
+  const auto launched = gradients_of([&] { decoder.differentiate(pass, 1); });
+  EXPECT_TRUE(gradients_of(replay) == launched);
+  EXPECT_FALSE(gradients_of([] {}) == launched);
 }
 
 TEST_P(OnDeviceAndCpu, TheSameRunGivesTheSameBits) {

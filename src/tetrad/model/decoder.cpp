@@ -91,11 +91,15 @@ void Decoder::check_count(std::size_t count) const {
                "{} tokens are not up to {} sequences of {}", tokens, batch_, sequence_);
 }
 
-MatrixView Decoder::forward(Pass& pass, std::span<const std::int32_t> tokens) {
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
+void Decoder::upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
   check_tokens(tokens, config_.vocab);
+  check_targets(targets, config_.vocab);
   backend_.upload(std::as_bytes(tokens), tokens_.bytes());
+  backend_.upload(std::as_bytes(targets), targets_.bytes());
+}
+
+MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
+  const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
   backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, residual(0)});
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     blocks_[i]->forward(pass, as_const(residual(i)), residual(i + 1));
@@ -110,14 +114,18 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
   TETRAD_CHECK(static_cast<std::int64_t>(tokens.size()) == batch_ * sequence_ &&
                    targets.size() == tokens.size() && losses.size() == tokens.size(),
                "training takes whole microbatches of {} sequences", batch_);
+  upload(tokens, targets);
+  differentiate(pass, gradient_scale);
+  backend_.download(losses_.bytes(), std::as_writable_bytes(losses));
+}
+
+void Decoder::differentiate(Pass& pass, float gradient_scale) {
   pass.training = true;
-  const MatrixView hidden = forward(pass, tokens);
+  const MatrixView hidden = forward(pass, batch_ * sequence_);
 
   const MutableMatrixView gradient = residual_gradient_.view();
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
-  check_targets(targets, config_.vocab);
-  backend_.upload(std::as_bytes(targets), targets_.bytes());
   backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
                                       dhidden, head_parameter().gradient.f32()});
   backend_.set_to_zero(residual_gradient_.bytes());
@@ -126,7 +134,6 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
     blocks_[i]->backward(pass, residual_[i].const_view(), gradient);
   backend_.embedding(
       EmbeddingBackward{tokens_.i32(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
-  backend_.download(losses_.bytes(), std::as_writable_bytes(losses));
 }
 
 void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
@@ -135,12 +142,11 @@ void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
   TETRAD_CHECK(targets.size() == tokens.size() && losses.size() == tokens.size(),
                "evaluation of {} tokens needs as many targets and losses, not {} and {}", tokens.size(),
                targets.size(), losses.size());
+  upload(tokens, targets);
   pass.training = false;
   CrossEntropy loss;
-  loss.hidden = forward(pass, tokens);
+  loss.hidden = forward(pass, static_cast<std::int64_t>(tokens.size()));
   loss.head = head_weight();
-  check_targets(targets, config_.vocab);
-  backend_.upload(std::as_bytes(targets), targets_.bytes());
   loss.targets = targets_.i32();
   loss.losses = losses_.f32();
   backend_.cross_entropy(loss);

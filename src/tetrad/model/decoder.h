@@ -48,6 +48,9 @@ class Decoder {
   /// Adds d(sum of losses * gradient_scale) to the gradients; `losses` [tokens] in nats. Whole microbatch.
   void train(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
              float gradient_scale, std::span<float> losses);
+  /// train() once more on the tokens that it was last given, without waiting for the losses: what a
+  /// measurement repeats.
+  void differentiate(Pass& pass, float gradient_scale);
 
   /// The losses alone; any number of whole sequences up to `batch`.
   void evaluate(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
@@ -65,8 +68,10 @@ class Decoder {
   std::size_t saved_bytes() const;
 
  private:
-  /// Returns what the head reads, which is valid until a block runs.
-  MatrixView forward(Pass& pass, std::span<const std::int32_t> tokens);
+  void upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+  /// Of the first `count` tokens that were uploaded. Returns what the head reads, which is valid until a
+  /// block runs.
+  MatrixView forward(Pass& pass, std::int64_t count);
   void check_count(std::size_t count) const;
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }

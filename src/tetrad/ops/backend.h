@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,6 +70,9 @@ class Backend {
   }
   /// Waits for operations under way.
   virtual void synchronize() = 0;
+  /// Runs `work`, whose operations neither allocate nor download, into a record instead of on the device; the
+  /// result replays it at the cost of one launch. Nothing where operations are not launched.
+  virtual std::function<void()> record(const std::function<void()>& /*work*/) { return {}; }
   /// The most memory, in bytes, that the operations have had: the process's, or the device's.
   virtual std::int64_t peak_memory() const = 0;
   /// Where memory is a device's: gives back what operations hold for themselves and begins a new peak.

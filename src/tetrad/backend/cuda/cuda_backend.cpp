@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "tetrad/backend/cuda/activation.h"
 #include "tetrad/backend/cuda/adamw.h"
 #include "tetrad/backend/cuda/attention.h"
@@ -80,6 +82,17 @@ class CudaBackend final : public Backend {
   }
 
   void synchronize() override { device_.synchronize(); }
+  std::function<void()> record(const std::function<void()>& work) override {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t replayable = nullptr;
+    cuda::check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal));
+    work();
+    cuda::check(cudaStreamEndCapture(device_.stream(), &graph));
+    cuda::check(cudaGraphInstantiate(&replayable, graph, 0));
+    cuda::check(cudaGraphDestroy(graph));
+    const std::shared_ptr<CUgraphExec_st> owner(replayable, cudaGraphExecDestroy);
+    return [this, owner] { cuda::check(cudaGraphLaunch(owner.get(), device_.stream())); };
+  }
   std::int64_t peak_memory() const override { return device_.peak_memory(); }
   std::optional<std::int64_t> restart_peak() override { return device_.restart_peak(); }
   std::optional<std::int64_t> free_memory() const override { return device_.free_memory(); }
