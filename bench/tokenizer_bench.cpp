@@ -1,4 +1,5 @@
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <chrono>
 #include <functional>
 #include <string>
@@ -54,8 +55,10 @@ void tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& texts
   const auto rate = [&](const std::vector<double>& times) {
     return static_cast<double>(bytes) * 1e-6 / median(times);
   };
-  report({"encode, one thread", "MB/s", rate(encode_times), rate(split_times), "splitting alone (gpt2)"});
-  report({"decode, one thread", "MB/s", rate(decode_times), rate(copy_times), "a copy of the text"});
+  const std::string what =
+      fmt::format("{:.1f} MB, {}", static_cast<double>(bytes) * 1e-6, tokenizer.description());
+  report({"encode " + what, "MB/s", rate(encode_times), rate(split_times), "splitting alone (gpt2)"});
+  report({"decode the same", "MB/s", rate(decode_times), rate(copy_times), "a copy of the text"});
 }
 
 }  // namespace tetrad::bench

@@ -292,7 +292,9 @@ def main():
             good &= same
             print(f"  {kind:<24} {len(strings):>8} strings {'equal' if same else 'DIFFER'} ({time.perf_counter() - begin:.1f} s)", flush=True)
         strings = random_strings(arguments.seed, per_tokenizer, pool, cumulative) + texts
-        llama3_specials = ["<|begin_of_text|>", "<|end_of_text|>"]
+        named = {0: "begin_of_text", 1: "end_of_text", 6: "start_header_id", 7: "end_header_id", 9: "eot_id"}
+        reserved = (f"reserved_special_token_{i}" for i in range(251))
+        llama3_specials = [f"<|{named.get(i) or next(reserved)}|>" for i in range(256)]
         for encoding, pattern, specials in (("cl100k", TIKTOKEN_CL100K, ["<|endoftext|>"]), ("o200k", O200K, ["<|endoftext|>"]),
                                             ("r50k", TIKTOKEN_R50K, ["<|endoftext|>"]), ("llama3", LLAMA3, llama3_specials)):
             source = all_tokenizers["o200k" if encoding == "o200k" else "llama3"][0]
