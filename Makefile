@@ -2,7 +2,7 @@
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup build test quickstart crosscheck study bench sanitize cuda test-gpu sanitize-gpu lint format clean
+.PHONY: help setup build test quickstart crosscheck study bench sanitize fuzz cuda test-gpu sanitize-gpu lint format clean
 
 help:
 	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
@@ -12,6 +12,7 @@ help:
 	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make fuzz        every parser under libFuzzer for 20 s (needs clang)"
 	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
@@ -45,6 +46,9 @@ study: build
 
 sanitize:
 	@$(MAKE) --no-print-directory test PRESET=sanitize
+
+fuzz: setup
+	@scripts/fuzz
 
 cuda: setup
 	@scripts/build-cuda $(JOBS)
