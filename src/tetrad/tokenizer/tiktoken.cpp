@@ -91,7 +91,7 @@ std::vector<std::string> parse_ranks(std::string_view text, std::string_view whe
     if (entry.ends_with('\r')) entry.remove_suffix(1);
     if (entry.empty()) continue;
     const std::size_t space = entry.find(' ');
-    TETRAD_CHECK(space != std::string_view::npos && space <= kMaxToken * 4 / 3 + 4,
+    TETRAD_CHECK(space <= kMaxToken * 4 / 3 + 4,  // npos is not
                  "{}: line {} is not a token in base64 (of at most {} bytes), a space and a rank; is this a "
                  "tiktoken file?",
                  where, line, kMaxToken);
