@@ -10,6 +10,7 @@
 #include "tetrad/core/dtype.h"
 #include "tetrad/model/config.h"
 #include "tetrad/model/recompute.h"
+#include "tetrad/tokenizer/tokenizer.h"
 
 namespace tetrad::bench {
 
@@ -46,6 +47,11 @@ struct StepCase {
 /// beside BF16. What is computed again does not count as FLOP.
 void step(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
           const StepCase& c, int repeats, const Report& report);
+
+/// A tokenizer on one thread, one text at a time: bytes of text per second, encoding beside splitting alone
+/// and decoding beside a copy.
+void tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& texts, int repeats,
+               const Report& report);
 
 /// Seconds of the product that bounds others: OpenBLAS SGEMM on the CPU, BF16 on a device; repeated by the
 /// caller.

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cstdio>
@@ -8,8 +9,11 @@
 #include "benchmarks.h"
 #include "command.h"
 #include "tetrad/core/threads.h"
+#include "tetrad/data/text_files.h"
+#include "tetrad/io/mapped_file.h"
 #include "tetrad/model/presets.h"
 #include "tetrad/ops/backend.h"
+#include "tetrad/tokenizer/bpe_trainer.h"
 
 namespace tetrad::app {
 namespace {
@@ -42,6 +46,9 @@ struct BenchOptions {
   std::int64_t batch = 16;
   std::int64_t sequence = 256;
   std::string recompute = "none";
+  std::vector<std::string> paths = {"/usr/include/c++"};
+  std::string tokenizer = {};  //!< empty: learn one
+  std::int64_t vocab = 32768;
   int repeats = 15;
   bool json = false;
 };
@@ -143,6 +150,36 @@ void run_step(Backend& backend, const BenchOptions& options, const bench::Report
               report);
 }
 
+/// At most this much of what the paths hold, so that a large folder takes no hours.
+std::vector<std::string> texts_of(const std::vector<std::string>& paths) {
+  constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+  std::vector<std::string> texts;
+  std::size_t bytes = 0;
+  for (const TextFile& found : find_text_files(paths, {}).files) {
+    const MappedFile file(found.path);
+    const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    if (text.empty() || text.find('\0') != std::string_view::npos) continue;
+    if (bytes + text.size() > kMaxBytes) break;
+    texts.emplace_back(text);
+    bytes += text.size();
+  }
+  TETRAD_CHECK(!texts.empty(), "there is no text in {}: name files or folders of text",
+               fmt::join(paths, ", "));
+  return texts;
+}
+
+void run_tokenizer(Backend&, const BenchOptions& options, const bench::Report& report) {
+  const std::vector<std::string> texts = texts_of(options.paths);
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (options.tokenizer.empty()) {
+    const std::vector<std::string_view> views(texts.begin(), texts.end());
+    tokenizer = std::make_unique<BpeTokenizer>(train_bpe(views, options.vocab));
+  } else {
+    tokenizer = load_tokenizer(options.tokenizer);
+  }
+  bench::tokenizer(*tokenizer, texts, options.repeats, report);
+}
+
 const std::vector<Benchmark>& benchmarks() {
   static const std::vector<Benchmark> all = {
       {"quantize",
@@ -181,11 +218,22 @@ const std::vector<Benchmark>& benchmarks() {
        {.size = "", .repeats = 9},
        run_step,
        "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json\n"
-       "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn"}};
+       "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn"},
+      {"tokenizer",
+       "Encoding and decoding on one thread, beside splitting alone and a copy",
+       nullptr,
+       {.size = "", .repeats = 5},
+       run_tokenizer,
+       "  tetrad bench tokenizer\n  tetrad bench tokenizer notes/ --tokenizer tokenizer.json"}};
   return all;
 }
 
 std::string title_of(const Benchmark& benchmark, const BenchOptions& options) {
+  if (benchmark.run == run_tokenizer)
+    return fmt::format(
+        "tokenizer {} on {}",
+        options.tokenizer.empty() ? fmt::format("of {} tokens", options.vocab) : options.tokenizer,
+        fmt::join(options.paths, ", "));
   if (benchmark.size_help == nullptr)
     return fmt::format("{} {}, {} sequences of {} tokens{}", benchmark.name, options.model, options.batch,
                        options.sequence,
@@ -215,6 +263,12 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
     command.add_option("--recompute", options.recompute, "In the backward pass: none, cheap, ffn or full")
         ->check(CLI::IsMember({"none", "cheap", "ffn", "full"}))
         ->capture_default_str();
+  }
+  if (benchmark.run == run_tokenizer) {
+    command.add_option("PATH", options.paths, "Text files or folders, of which 64 MB are read")
+        ->capture_default_str();
+    command.add_option("--tokenizer", options.tokenizer, "Default: a byte-level BPE learned from the text");
+    command.add_option("--vocab", options.vocab, "Tokens of the one that is learned")->capture_default_str();
   }
   command.add_option("--backend", options.backend, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))

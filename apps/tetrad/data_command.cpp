@@ -17,7 +17,9 @@ void add_prepare(CLI::App& data, Action& action) {
   command->add_option("-o,--output", arguments->output, "NAME of the token file")
       ->required()
       ->type_name("NAME");
-  command->add_option("--tokenizer", arguments->tokenizer, "bytes, or a tokenizer.json")
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "bytes, a tokenizer.json, or ENCODING:FILE (tiktoken)")
       ->capture_default_str();
   command
       ->add_option(
@@ -28,6 +30,10 @@ void add_prepare(CLI::App& data, Action& action) {
   command->add_option("--include", arguments->include, "Only files in folders that match, such as '*.md'")
       ->type_name("GLOB")
       ->allow_extra_args(false);
+  command->add_flag(
+      "--special", arguments->special,
+      "Put what the tokenizer's template says around every document (Llama 3: <|begin_of_text|> "
+      "in front), besides the end-of-document token");
   command->add_flag("--json", arguments->json, "One JSON object on stdout");
   add_threads_option(*command);
   set_examples(*command,
@@ -92,11 +98,53 @@ void add_synth(CLI::App& data, Action& action) {
   });
 }
 
+void add_convert(CLI::App& data, Action& action) {
+  CLI::App* command = data.add_subcommand("convert",
+                                          "Token files of Megatron, llm.c or nanoGPT, one after the other, "
+                                          "to one Megatron file with its NAME.json. "
+                                          "All of them are checked first.");
+  auto arguments = std::make_shared<ConvertArguments>();
+  command->add_option("IN", arguments->inputs, "Token files; those without an .idx with their .bin")
+      ->required();
+  command->add_option("-o,--output", arguments->output, "NAME of the token file")
+      ->required()
+      ->type_name("NAME");
+  command->add_option(
+      "--tokenizer", arguments->tokenizer,
+      "What made the tokens, to be noted in NAME.json: bytes, a tokenizer.json, or ENCODING:FILE");
+  command
+      ->add_option(
+          "--vocab", arguments->vocab,
+          "All ids must be below this (default: that of the tokenizer, else what the files say, else "
+          "the highest id + 1)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--document-end", arguments->document_end,
+                   "A document ends behind every token with this id, for files that do not tell")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("ID");
+  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  add_threads_option(*command);
+  set_examples(
+      *command,
+      "  tetrad data convert fineweb_train_000001.bin fineweb_train_000002.bin -o fineweb --vocab 50257\n"
+      "  tetrad data convert openwebtext/train.bin -o owt --document-end 50256");
+  command->callback([&action, arguments] {
+    action = [arguments] {
+      data_convert(*arguments);
+      return ExitCode::ok;
+    };
+  });
+}
+
 void add_inspect(CLI::App& data, Action& action) {
   CLI::App* command = data.add_subcommand(
       "inspect", "What is in a token file. Reads all of it, and fails if anything is wrong with it.");
   auto arguments = std::make_shared<InspectArguments>();
-  command->add_option("NAME", arguments->name, "Token file, with or without .bin")->required();
+  command
+      ->add_option("NAME", arguments->name,
+                   "Token file of Megatron or llm.c, with or without .bin; of nanoGPT, with it")
+      ->required();
   command
       ->add_option(
           "--vocab", arguments->vocab,
@@ -117,11 +165,12 @@ void add_inspect(CLI::App& data, Action& action) {
 }  // namespace
 
 void add_data(CLI::App& app, Action& action) {
-  CLI::App* data =
-      app.add_subcommand("data", "Token files: make them from text, invent them, look into them");
+  CLI::App* data = app.add_subcommand(
+      "data", "Token files: make them from text, invent them, convert them, look into them");
   data->require_subcommand(1);
   add_prepare(*data, action);
   add_synth(*data, action);
+  add_convert(*data, action);
   add_inspect(*data, action);
   set_examples(*data,
                "  tetrad data prepare notes/ -o notes\n"

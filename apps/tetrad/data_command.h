@@ -14,6 +14,7 @@ struct PrepareArguments {
   std::string output;
   std::string tokenizer = "bytes";
   double heldout = 0.02;
+  bool special = false;  //!< the tokenizer's template around every document
   bool json = false;
 };
 
@@ -31,8 +32,18 @@ struct InspectArguments {
   bool json = false;
 };
 
+struct ConvertArguments {
+  std::vector<std::string> inputs;
+  std::string output;
+  std::string tokenizer;
+  std::int64_t vocab = 0;          //!< 0: find out
+  std::int64_t document_end = -1;  //!< -1: none
+  bool json = false;
+};
+
 void data_prepare(const PrepareArguments& arguments);
 void data_synth(const SynthArguments& arguments);
+void data_convert(const ConvertArguments& arguments);
 void data_inspect(const InspectArguments& arguments);
 
 }  // namespace tetrad::app

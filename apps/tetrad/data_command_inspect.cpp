@@ -7,6 +7,7 @@
 
 #include "data_command.h"
 #include "tetrad/data/dataset.h"
+#include "tetrad/tokenizer/unicode.h"
 
 namespace tetrad::app {
 namespace {
@@ -41,11 +42,15 @@ void data_inspect(const InspectArguments& arguments) {
   file.read(0, first);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(file);
   std::optional<std::string> text;
-  if (tokenizer) text = tokenizer->decode(first);
+  if (tokenizer) text = replace_invalid_utf8(tokenizer->decode(first));
 
-  nlohmann::json object = {{"name", file.name()},           {"tokens", file.size()},
-                           {"documents", file.documents()}, {"dtype", name_of(file.dtype())},
-                           {"lowest_id", range.lowest},     {"highest_id", range.highest},
+  nlohmann::json object = {{"name", file.name()},
+                           {"format", name_of(file.format())},
+                           {"tokens", file.size()},
+                           {"documents", file.documents()},
+                           {"dtype", name_of(file.dtype())},
+                           {"lowest_id", range.lowest},
+                           {"highest_id", range.highest},
                            {"first_tokens", first}};
   if (unigram) object["unigram_entropy"] = *unigram;
   if (metadata) object["metadata"] = nlohmann::json::parse(to_json_text(*metadata));
@@ -58,6 +63,7 @@ void data_inspect(const InspectArguments& arguments) {
     fmt::print("{:<16} {}\n", name, value);
   };
   line("name", file.name());
+  line("format", std::string(name_of(file.format())));
   line("tokens", fmt::format("{} in {} documents, {}", file.size(), file.documents(), name_of(file.dtype())));
   line("ids", file.size() > 0 ? fmt::format("{} to {}", range.lowest, range.highest) : "none");
   line("unigram entropy",

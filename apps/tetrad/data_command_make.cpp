@@ -6,6 +6,7 @@
 #include "data_command.h"
 #include "progress.h"
 #include "tetrad/core/error.h"
+#include "tetrad/data/convert.h"
 #include "tetrad/data/prepare.h"
 #include "tetrad/data/token_file.h"
 #include "tetrad/io/atomic_file.h"
@@ -65,6 +66,7 @@ void data_prepare(const PrepareArguments& arguments) {
       {.output = arguments.output,
        .tokenizer = arguments.tokenizer,
        .heldout = arguments.heldout,
+       .special = arguments.special,
        .progress = [](std::int64_t done, std::int64_t total) { show_progress("encoding", done, total); }});
   const std::string name = token_file_name(arguments.output);
   if (arguments.json) {
@@ -81,6 +83,28 @@ void data_prepare(const PrepareArguments& arguments) {
              tokenizer->description(), result.binary, result.empty, files.symlinks);
   print(name, result.train);
   if (result.heldout) print(heldout_name(name), *result.heldout);
+}
+
+void data_convert(const ConvertArguments& arguments) {
+  constexpr std::int64_t kMaxId = INT32_MAX;
+  TETRAD_CHECK(arguments.document_end <= kMaxId, "--document-end {}: no token has such an id",
+               arguments.document_end);
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!arguments.tokenizer.empty()) tokenizer = load_tokenizer(arguments.tokenizer);
+  ConvertOptions options = {
+      .output = arguments.output,
+      .vocab = arguments.vocab,
+      .tokenizer = tokenizer.get(),
+      .tokenizer_spec = arguments.tokenizer,
+      .document_end = std::nullopt,
+      .progress = [](std::int64_t done, std::int64_t total) { show_progress("copying", done, total); }};
+  if (arguments.document_end >= 0) options.document_end = static_cast<std::int32_t>(arguments.document_end);
+  const TokenMetadata metadata = convert_tokens(arguments.inputs, options);
+  const std::string name = token_file_name(arguments.output);
+  if (arguments.json)
+    print_json(report(name, metadata));
+  else
+    print(name, metadata);
 }
 
 void data_synth(const SynthArguments& arguments) {

@@ -7,11 +7,14 @@
 
 #include "command.h"
 #include "progress.h"
+#include "tetrad/core/error.h"
 #include "tetrad/data/text_files.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/mapped_file.h"
+#include "tetrad/io/strict_json.h"
 #include "tetrad/tokenizer/bpe_trainer.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
+#include "tetrad/tokenizer/unicode.h"
 
 namespace tetrad::app {
 namespace {
@@ -21,12 +24,29 @@ struct TrainArguments {
   std::vector<std::string> include;
   std::string output;
   std::int64_t vocab = 0;
+  std::string split = "gpt2";
+  bool json = false;
+};
+
+struct EncodeArguments {
+  std::string tokenizer;
+  std::optional<std::string> text;
+  bool lines = false;
+  bool special = false;
+  bool json = false;
+};
+
+struct DecodeArguments {
+  std::string tokenizer;
+  std::vector<std::int32_t> ids;
+  bool lines = false;
+  bool skip_special = false;
   bool json = false;
 };
 
 void train(const TrainArguments& arguments) {
   const TextFiles files = find_text_files(arguments.paths, arguments.include);
-  BpeTrainer trainer;
+  BpeTrainer trainer(*split_of_name(arguments.split));
   std::int64_t bytes = 0;
   std::int64_t binary = 0;
   for (std::size_t i = 0; i < files.files.size(); ++i) {
@@ -65,21 +85,66 @@ std::string standard_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-void encode(const std::string& spec, const std::optional<std::string>& text, bool json) {
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
-  const std::vector<std::int32_t> ids = tokenizer->encode(text ? *text : standard_input());
-  if (json)
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text, bool special) {
+  std::vector<std::int32_t> ids = tokenizer.encode(text);
+  if (special) {
+    ids.insert(ids.begin(), tokenizer.prefix().begin(), tokenizer.prefix().end());
+    ids.insert(ids.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
+  }
+  return ids;
+}
+
+std::string decode(const Tokenizer& tokenizer, std::vector<std::int32_t> ids, bool skip_special) {
+  if (skip_special) std::erase_if(ids, [&](std::int32_t id) { return tokenizer.is_special(id); });
+  return replace_invalid_utf8(tokenizer.decode(ids));
+}
+
+/// Calls body(value) for every line of standard input, a JSON value each.
+template <typename Body>
+void for_each_json_line(const Body& body) {
+  constexpr JsonLimits kLimits = {.bytes = std::size_t{256} << 20, .depth = 2};
+  std::string text;
+  for (std::int64_t line = 1; std::getline(std::cin, text); ++line) {
+    const std::string where = fmt::format("line {}", line);
+    body(parse_strict_json(text, where, kLimits), where);
+  }
+}
+
+void encode(const EncodeArguments& arguments) {
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer);
+  if (arguments.lines) {
+    TETRAD_CHECK(!arguments.text, "--lines reads standard input: leave out TEXT");
+    for_each_json_line([&](const nlohmann::json& text, const std::string& where) {
+      TETRAD_CHECK(text.is_string(), "{} is not a JSON string", where);
+      const auto ids = encode(*tokenizer, text.get_ref<const std::string&>(), arguments.special);
+      fmt::print("[{}]\n", fmt::join(ids, ","));
+    });
+    return;
+  }
+  const auto ids = encode(*tokenizer, arguments.text ? *arguments.text : standard_input(), arguments.special);
+  if (arguments.json)
     fmt::print("{}\n", nlohmann::json({{"ids", ids}}).dump());
   else
     fmt::print("{}\n", fmt::join(ids, " "));
 }
 
-void decode(const std::string& spec, const std::vector<std::int32_t>& ids, bool json) {
-  const std::string text = load_tokenizer(spec)->decode(ids);
-  if (json)
-    fmt::print(
-        "{}\n",
-        nlohmann::json({{"text", text}}).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+void decode(const DecodeArguments& arguments) {
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer);
+  if (arguments.lines) {
+    TETRAD_CHECK(arguments.ids.empty(), "--lines reads standard input: leave out ID");
+    for_each_json_line([&](const nlohmann::json& list, const std::string& where) {
+      TETRAD_CHECK(list.is_array(), "{} is not a JSON list of ids", where);
+      std::vector<std::int32_t> ids;
+      for (const nlohmann::json& id : list)
+        ids.push_back(static_cast<std::int32_t>(checked_integer(id, where + ": an id", 0, INT32_MAX)));
+      fmt::print("{}\n", nlohmann::json(decode(*tokenizer, std::move(ids), arguments.skip_special)).dump());
+    });
+    return;
+  }
+  TETRAD_CHECK(!arguments.ids.empty(), "no ids: give some, or --lines and lists of them on standard input");
+  const std::string text = decode(*tokenizer, arguments.ids, arguments.skip_special);
+  if (arguments.json)
+    fmt::print("{}\n", nlohmann::json({{"text", text}}).dump());
   else
     fmt::print("{}\n", text);
 }
@@ -98,6 +163,11 @@ void add_train_tokenizer(CLI::App& tokenizer, Action& action) {
   command->add_option("--include", arguments->include, "Only files in folders that match, such as '*.md'")
       ->type_name("GLOB")
       ->allow_extra_args(false);
+  std::vector<std::string> splits;
+  for (const Split& split : regex_splits()) splits.emplace_back(split.name);
+  command->add_option("--split", arguments->split, "Where words end")
+      ->check(CLI::IsMember(splits))
+      ->capture_default_str();
   command->add_flag("--json", arguments->json, "One JSON object on stdout");
   set_examples(*command,
                "  tetrad tokenizer train /usr/include/c++ -o tokenizer.json --vocab 4096\n"
@@ -110,37 +180,48 @@ void add_train_tokenizer(CLI::App& tokenizer, Action& action) {
   });
 }
 
+constexpr const char* kTokenizerHelp =
+    "bytes, a tokenizer.json, or ENCODING:FILE for a tiktoken file (r50k, p50k, cl100k, o200k, llama3)";
+
 void add_encode(CLI::App& tokenizer, Action& action) {
   CLI::App* command = tokenizer.add_subcommand("encode", "Text to token ids");
-  auto spec = std::make_shared<std::string>();
-  auto text = std::make_shared<std::optional<std::string>>();
-  auto json = std::make_shared<bool>(false);
-  command->add_option("TOKENIZER", *spec, "bytes, or a tokenizer.json")->required();
-  command->add_option("TEXT", *text, "The text (default: standard input)");
-  command->add_flag("--json", *json, "One JSON object on stdout");
+  auto arguments = std::make_shared<EncodeArguments>();
+  command->add_option("TOKENIZER", arguments->tokenizer, kTokenizerHelp)->required();
+  command->add_option("TEXT", arguments->text, "The text (default: standard input)");
+  command->add_flag("--special", arguments->special,
+                    "Add what the tokenizer's template puts around a text, such as <|begin_of_text|>");
+  command->add_flag(
+      "--lines", arguments->lines,
+      "Standard input has a text per line, as a JSON string; standard output gets a list of ids per "
+      "line");
+  command->add_flag("--json", arguments->json, "One JSON object on stdout");
   set_examples(*command,
                "  tetrad tokenizer encode tokenizer.json 'Hello world'\n"
+               "  tetrad tokenizer encode llama3:tokenizer.model --special 'Hello world'\n"
                "  tetrad tokenizer encode bytes <README.md");
-  command->callback([&action, spec, text, json] {
-    action = [=] {
-      encode(*spec, *text, *json);
+  command->callback([&action, arguments] {
+    action = [arguments] {
+      encode(*arguments);
       return ExitCode::ok;
     };
   });
 }
 
 void add_decode(CLI::App& tokenizer, Action& action) {
-  CLI::App* command = tokenizer.add_subcommand("decode", "Token ids to text");
-  auto spec = std::make_shared<std::string>();
-  auto ids = std::make_shared<std::vector<std::int32_t>>();
-  auto json = std::make_shared<bool>(false);
-  command->add_option("TOKENIZER", *spec, "bytes, or a tokenizer.json")->required();
-  command->add_option("ID", *ids, "Token ids")->required();
-  command->add_flag("--json", *json, "One JSON object on stdout");
+  CLI::App* command = tokenizer.add_subcommand(
+      "decode", "Token ids to text. U+FFFD stands where they are not UTF-8, as after half a character.");
+  auto arguments = std::make_shared<DecodeArguments>();
+  command->add_option("TOKENIZER", arguments->tokenizer, kTokenizerHelp)->required();
+  command->add_option("ID", arguments->ids, "Token ids");
+  command->add_flag("--skip-special", arguments->skip_special, "Leave out special tokens");
+  command->add_flag(
+      "--lines", arguments->lines,
+      "Standard input has a JSON list of ids per line; standard output gets a JSON string per line");
+  command->add_flag("--json", arguments->json, "One JSON object on stdout");
   set_examples(*command, "  tetrad tokenizer decode bytes 72 101 108 108 111");
-  command->callback([&action, spec, ids, json] {
-    action = [=] {
-      decode(*spec, *ids, *json);
+  command->callback([&action, arguments] {
+    action = [arguments] {
+      decode(*arguments);
       return ExitCode::ok;
     };
   });

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -134,6 +135,79 @@ TEST_F(DataCommand, TokenizerTrainThenPrepareThenInspect) {
   EXPECT_LT(encoded["ids"].size(), 6U);
 }
 
+TEST_F(DataCommand, TokenizersReadAndWriteJsonLines) {
+  const std::string tokenizer = folder_.file("tokenizer.json");
+  run_json({"tokenizer", "train", text(), "-o", tokenizer, "--vocab", "300", "--split", "llama3"});
+  EXPECT_NE(read_file(tokenizer).find("{1,3}"), std::string::npos);
+  const Outcome encoded =
+      run_tetrad({"tokenizer", "encode", "bytes", "--lines"}, {}, "\"Hi\"\n\"\"\n\"\\u0000\\u00e9\"\n");
+  EXPECT_EQ(encoded.out, "[72,105]\n[]\n[0,195,169]\n") << encoded.err;
+  const Outcome decoded =
+      run_tetrad({"tokenizer", "decode", "bytes", "--lines"}, {}, "[72,105]\n[]\n[195]\n");
+  EXPECT_EQ(decoded.out, "\"Hi\"\n\"\"\n\"\uFFFD\"\n") << decoded.err;
+  for (const char* bad : {"7\n", "\"a\n", "[\"a\"]\n", "\"\\ud800\"\n"}) {
+    const Outcome run = run_tetrad({"tokenizer", "encode", tokenizer, "--lines"}, {}, bad);
+    EXPECT_EQ(run.exit_code, 2) << bad;
+    EXPECT_NE(run.err.find("line 1"), std::string::npos) << run.err;
+  }
+  EXPECT_EQ(run_tetrad({"tokenizer", "decode", tokenizer, "--lines"}, {}, "[-1]\n").exit_code, 2);
+  EXPECT_EQ(run_tetrad({"tokenizer", "encode", tokenizer, "text", "--lines"}).exit_code, 2);
+  EXPECT_EQ(run_tetrad({"tokenizer", "decode", tokenizer}).exit_code, 2);
+  // What cannot be UTF-8 is shown, not an error.
+  EXPECT_EQ(run_tetrad({"tokenizer", "decode", "bytes", "65", "255"}).out, "A\uFFFD\n");
+}
+
+TEST_F(DataCommand, SpecialTokensGoAroundTextsWhereTheyAreAskedFor) {
+  const std::string tokenizer = folder_.file("tokenizer.json");
+  const json trained = run_json({"tokenizer", "train", text(), "-o", tokenizer, "--vocab", "300"});
+  const auto begin = trained["vocab"].get<std::int32_t>();
+  json root = json::parse(read_file(tokenizer));
+  root["added_tokens"].push_back({{"id", begin}, {"content", "<s>"}, {"special", true}});
+  root["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                            {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {begin}}}}}}};
+  write_file(tokenizer, root.dump());
+  const json plain = run_json({"tokenizer", "encode", tokenizer, "the file"})["ids"];
+  json special = run_json({"tokenizer", "encode", tokenizer, "the file", "--special"})["ids"];
+  EXPECT_EQ(special[0], begin);
+  special.erase(0);
+  EXPECT_EQ(special, plain);
+  const std::string id = std::to_string(begin);
+  EXPECT_EQ(run_json({"tokenizer", "decode", tokenizer, id, "65"})["text"], "<s>A");
+  EXPECT_EQ(run_json({"tokenizer", "decode", tokenizer, id, "65", "--skip-special"})["text"], "A");
+
+  const std::vector<std::string> prepare = {"data", "prepare", text(), "-o", out(), "--tokenizer", tokenizer};
+  const json without = run_json(prepare);
+  std::vector<std::string> with_special = prepare;
+  with_special.emplace_back("--special");
+  const json with = run_json(with_special);
+  EXPECT_EQ(with["train"]["tokens"].get<int>(),
+            without["train"]["tokens"].get<int>() + without["train"]["documents"].get<int>());
+  EXPECT_EQ(run_json({"data", "inspect", out()})["first_tokens"][0], begin);
+}
+
+TEST_F(DataCommand, ConvertsTokenFilesOfOthers) {
+  std::string llmc(1024, '\0');
+  const std::int32_t header[] = {20240520, 1, 3};
+  std::memcpy(llmc.data(), header, sizeof(header));
+  write_file(folder_ / "a.bin", llmc + std::string("\1\0\2\0\3\0", 6));
+  write_file(folder_ / "b.bin", std::string("\4\0\5\0", 4));
+  EXPECT_EQ(run_json({"data", "inspect", folder_.file("a")})["format"], "llm.c");
+  EXPECT_EQ(run_json({"data", "inspect", folder_.file("b.bin")})["format"], "raw");
+  const json report = run_json(
+      {"data", "convert", folder_.file("a.bin"), folder_.file("b.bin"), "-o", out(), "--vocab", "10"});
+  EXPECT_EQ(report["tokens"], 5);
+  EXPECT_EQ(report["vocab"], 10);
+  const json inspected = run_json({"data", "inspect", out()});
+  EXPECT_EQ(inspected["format"], "Megatron");
+  EXPECT_EQ(inspected["documents"], 2);
+  EXPECT_EQ(inspected["first_tokens"], (json{1, 2, 3, 4, 5}));
+  expect_bad_input({"data", "convert", folder_.file("a.bin"), "-o", out(), "--vocab", "3"}, "vocabulary");
+  expect_bad_input({"data", "convert", folder_.file("absent"), "-o", out()}, "absent.bin");
+  expect_bad_input({"data", "convert", folder_.file("b"), "-o", out()}, "nanoGPT");
+  expect_bad_input({"data", "inspect", folder_.file("a"), "--vocab", "2"}, "vocabulary");
+}
+
 TEST_F(DataCommand, PrepareASingleFileHoldsOutItsEnd) {
   const json report =
       run_json({"data", "prepare", folder_.file("text/f1.txt"), "-o", out(), "--heldout", "0.2"});
@@ -180,6 +254,7 @@ TEST_F(DataCommand, EveryCommandExplainsItself) {
        std::vector<std::vector<std::string>>{{"data"},
                                              {"data", "prepare"},
                                              {"data", "synth"},
+                                             {"data", "convert"},
                                              {"data", "inspect"},
                                              {"tokenizer"},
                                              {"tokenizer", "train"},

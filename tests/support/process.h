@@ -24,9 +24,9 @@ struct Outcome {
 /// The program, running. TETRAD_PROGRAM is defined by the build.
 class RunningTetrad {
  public:
-  /// `environment` is added to our own, as NAME=value.
+  /// `environment` is added to our own, as NAME=value; `input` is its standard input, unless it is empty.
   explicit RunningTetrad(const std::vector<std::string>& arguments,
-                         const std::vector<std::string>& environment = {})
+                         const std::vector<std::string>& environment = {}, const std::string& input = {})
       : out_(folder_.file("out")), err_(folder_.file("err")) {
     std::vector<std::string> words = {TETRAD_PROGRAM};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -35,6 +35,11 @@ class RunningTetrad {
 
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
+    const std::string in = folder_.file("in");
+    if (!input.empty()) {
+      write_file(in, input);
+      posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, in.c_str(), O_RDONLY, 0);
+    }
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_.c_str(), O_WRONLY | O_CREAT, 0600);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err_.c_str(), O_WRONLY | O_CREAT, 0600);
     const int error = posix_spawn(&child_, TETRAD_PROGRAM, &actions, nullptr, pointers(words).data(),
@@ -75,8 +80,8 @@ class RunningTetrad {
 };
 
 inline Outcome run_tetrad(const std::vector<std::string>& arguments,
-                          const std::vector<std::string>& environment = {}) {
-  return RunningTetrad(arguments, environment).wait();
+                          const std::vector<std::string>& environment = {}, const std::string& input = {}) {
+  return RunningTetrad(arguments, environment, input).wait();
 }
 
 }  // namespace tetrad::testing

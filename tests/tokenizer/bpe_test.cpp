@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <set>
 #include <string>
 
 #include "support/errors.h"
@@ -129,7 +130,7 @@ TEST(BpeTokenizer, IsLosslessForAnyBytes) {
     const std::string bytes = random_bytes(random, size);
     ASSERT_EQ(tokenizer.decode(tokenizer.encode(bytes)), bytes);
   }
-  EXPECT_EQ(tokenizer.decode(Ids{-1, 1 << 20}), "\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(tokenizer.decode(Ids{-1, 'a', 1 << 20}), "a");
 }
 
 TEST(BpeTokenizer, EncodesAsTrainingJoined) {
@@ -230,6 +231,62 @@ TEST(BpeTokenizer, SeveralThreadsMayEncodeAtOnce) {
   parallel_for(64,
                [&](std::int64_t i) { results[static_cast<std::size_t>(i)] = tokenizer.encode(sample_text); });
   for (const Ids& ids : results) EXPECT_EQ(ids, expected);
+}
+
+BpeDefinition with_splits(std::vector<const Split*> splits, bool add_prefix_space = false) {
+  BpeDefinition definition = small_definition();
+  definition.splits = std::move(splits);
+  definition.add_prefix_space = add_prefix_space;
+  return definition;
+}
+
+TEST(BpeTokenizer, EverySplitIsLosslessAndHasAHashOfItsOwn) {
+  std::set<std::string> hashes;
+  std::mt19937 random(9);
+  std::vector<std::vector<const Split*>> all = {
+      {&whole_split()}, {&digit_split()}, {&number_split()}, {&digit_split(), &gpt2_split()}};
+  for (const Split& split : regex_splits()) all.push_back({&split});
+  for (const auto& splits : all) {
+    const BpeTokenizer tokenizer(with_splits(splits));
+    EXPECT_TRUE(hashes.insert(tokenizer.hash()).second) << tokenizer.description();
+    for (int i = 0; i < 50; ++i) {
+      const std::string bytes = random_bytes(random, 100) + sample_text;
+      ASSERT_EQ(tokenizer.decode(tokenizer.encode(bytes)), bytes) << tokenizer.description();
+      const std::size_t cut = tokenizer.cut(bytes, 60);
+      Ids parts = tokenizer.encode(bytes.substr(0, cut));
+      const Ids rest = tokenizer.encode(bytes.substr(cut));
+      parts.insert(parts.end(), rest.begin(), rest.end());
+      ASSERT_EQ(parts, tokenizer.encode(bytes)) << tokenizer.description();
+    }
+  }
+  EXPECT_TRUE(hashes.insert(BpeTokenizer(with_splits({&gpt2_split()}, true)).hash()).second);
+}
+
+TEST(BpeTokenizer, APrefixSpaceGoesInFrontOfEveryTextThatHasNone) {
+  const BpeTokenizer plain(small_definition());
+  const BpeTokenizer spaced(with_splits({&gpt2_split()}, true));
+  EXPECT_EQ(spaced.encode("the cat"), plain.encode(" the cat"));
+  EXPECT_EQ(spaced.encode(" the cat"), plain.encode(" the cat"));
+  EXPECT_EQ(spaced.encode("\nthe"), plain.encode(" \nthe"));
+  EXPECT_EQ(spaced.encode("the<|endoftext|>cat"), plain.encode(" the<|endoftext|> cat"));
+  EXPECT_EQ(spaced.encode(""), Ids{});
+  EXPECT_EQ(spaced.cut("the cat sat", 1), 11U);  // a part would get a space of its own
+}
+
+TEST(BpeTokenizer, AddedTokensDecodeAsTheirReadersDecodeThem) {
+  BpeDefinition definition = small_definition();
+  const auto first = static_cast<std::int32_t>(definition.tokens.size());
+  definition.tokens.resize(definition.tokens.size() + 3);
+  definition.added.push_back({.id = first, .content = "two words", .special = false});
+  definition.added.push_back({.id = first + 1, .content = "\u6f22", .special = true});
+  definition.added.push_back({.id = first + 2, .content = "x\u0120", .special = true});  // spelled as bytes
+  const BpeTokenizer tokenizer(std::move(definition));
+  EXPECT_EQ(tokenizer.encode("two words\u6f22"), (Ids{first, first + 1}));
+  EXPECT_EQ(tokenizer.decode(Ids{first, first + 1, first + 2}), "two words\u6f22x ");
+  EXPECT_FALSE(tokenizer.is_special(first));
+  EXPECT_TRUE(tokenizer.is_special(first + 1));
+  EXPECT_FALSE(tokenizer.is_special('a'));
+  EXPECT_EQ(tokenizer.cut("the two words", 1), 13U);  // one of them has a space in it
 }
 
 TEST(BpeTokenizer, RefusesDefinitionsThatDoNotFitTogether) {

@@ -85,6 +85,67 @@ TEST(TokenizerJson, IgnoreMergesTakesWholeWords) {
   EXPECT_EQ(parse(root.dump())->encode("zzz"), (std::vector<std::int32_t>{'z', 'z', 'z'}));
 }
 
+TEST(TokenizerJson, ComesBackWithAllThatOthersWrite) {
+  BpeDefinition all = definition();
+  const auto first = static_cast<std::int32_t>(all.tokens.size());
+  all.tokens.resize(all.tokens.size() + 12);  // with holes
+  all.added.push_back({.id = first + 3, .content = "<|begin|>", .normalized = false});
+  all.added.push_back({.id = first + 7,
+                       .content = "two words \u00e9",
+                       .special = false,
+                       .single_word = true,
+                       .normalized = true});
+  all.added.push_back(
+      {.id = first + 11, .content = "\u6f22", .special = false, .lstrip = true, .rstrip = true});
+  all.prefix = {first + 3, 'a'};
+  all.suffix = {first + 7, first + 3};
+  all.ignore_merges = true;
+  std::vector<std::vector<const Split*>> splits = {{&whole_split()},
+                                                   {&digit_split(), &gpt2_split()},
+                                                   {&number_split()},
+                                                   {split_of_name("o200k"), &digit_split(), &gpt2_split()}};
+  for (const Split& split : regex_splits()) splits.push_back({&split});
+  for (const auto& list : splits) {
+    all.splits = list;
+    all.add_prefix_space = list[0] == &gpt2_split();
+    const auto loaded = parse(to_tokenizer_json(all));
+    EXPECT_EQ(loaded->hash(), BpeTokenizer(all).hash()) << loaded->description();
+    EXPECT_EQ(loaded->definition().splits, all.splits);
+    EXPECT_EQ(loaded->definition().added, all.added);
+    EXPECT_EQ(loaded->definition().prefix, all.prefix);
+    EXPECT_EQ(loaded->definition().suffix, all.suffix);
+    EXPECT_EQ(to_tokenizer_json(loaded->definition()), to_tokenizer_json(all));
+  }
+}
+
+TEST(TokenizerJson, ReadsWhatPostProcessorsPutAroundATextAndEncodesWithoutIt) {
+  json root = json::parse(saved());
+  const auto end = root["added_tokens"][0]["id"].get<std::int32_t>();
+  root["post_processor"] = {
+      {"type", "Sequence"},
+      {"processors",
+       {{{"type", "ByteLevel"}},
+        {{"type", "TemplateProcessing"},
+         {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+         {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {end, 65}}}}}}}}}};
+  const auto tokenizer = parse(root.dump());
+  EXPECT_EQ(tokenizer->definition().prefix, (std::vector<std::int32_t>{end, 65}));
+  EXPECT_TRUE(tokenizer->suffix().empty());
+  EXPECT_EQ(tokenizer->encode("B"), (std::vector<std::int32_t>{66}));
+  root["post_processor"] = {{"type", "RobertaProcessing"}, {"sep", {"</s>", 67}}, {"cls", {"<s>", 68}}};
+  EXPECT_EQ(parse(root.dump())->definition().prefix, (std::vector<std::int32_t>{68}));
+  EXPECT_EQ(parse(root.dump())->definition().suffix, (std::vector<std::int32_t>{67}));
+}
+
+TEST(TokenizerJson, AnAddedTokenMayBeOneThatMergesMake) {
+  json root = json::parse(saved());
+  const auto id = root["model"]["vocab"]["the"].get<std::int32_t>();
+  root["added_tokens"].push_back({{"id", id}, {"content", "the"}, {"single_word", true}, {"special", false}});
+  const auto tokenizer = parse(root.dump());
+  EXPECT_EQ(tokenizer->encode("the"), (std::vector<std::int32_t>{id}));
+  EXPECT_EQ(tokenizer->encode("theme"), (std::vector<std::int32_t>{id, 'm', 'e'}));
+}
+
 TEST(TokenizerJson, RefusesWhatItWouldEncodeDifferently) {
   const auto refused = [](const std::function<void(json&)>& change, const std::string& word) {
     json root = json::parse(saved());
@@ -93,8 +154,37 @@ TEST(TokenizerJson, RefusesWhatItWouldEncodeDifferently) {
   };
   refused([](json& r) { r["normalizer"] = {{"type", "NFC"}}; }, "normalizer");
   refused([](json& r) { r["pre_tokenizer"] = nullptr; }, "pre-tokenizer");
-  refused([](json& r) { r["pre_tokenizer"]["add_prefix_space"] = true; }, "space");
-  refused([](json& r) { r["pre_tokenizer"]["use_regex"] = false; }, "split");
+  refused([](json& r) { r["normalizer"] = {{"type", "NFC"}}; }, "NFC");
+  const auto sequence = [](const json& step, const json& byte_level) {
+    return json{{"type", "Sequence"}, {"pretokenizers", {step, byte_level}}};
+  };
+  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const json spaced = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}};
+  const json split = {{"type", "Split"},
+                      {"pattern", {{"Regex", std::string(gpt2_split().pattern)}}},
+                      {"behavior", "Isolated"}};
+  refused([&](json& r) { r["pre_tokenizer"] = sequence(split, spaced); }, "space");
+  refused([&](json& r) { r["pre_tokenizer"] = sequence(bytes, split); }, "ByteLevel");
+  refused([&](json& r) { r["pre_tokenizer"] = sequence(bytes, bytes); }, "ByteLevel");
+  refused([&](json& r) { r["pre_tokenizer"] = sequence({{"type", "Punctuation"}}, bytes); }, "Punctuation");
+  refused(
+      [&](json& r) {
+        r["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
+      },
+      "ByteLevel");
+  refused(
+      [&](json& r) {
+        r["pre_tokenizer"] = sequence(split, bytes);
+        r["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "MergedWithNext";
+      },
+      "MergedWithNext");
+  refused(
+      [&](json& r) {
+        r["pre_tokenizer"] = sequence(split, bytes);
+        r["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"String", " "}};
+      },
+      "regular expression");
+  refused([](json& r) { r["post_processor"] = {{"type", "BertProcessing"}}; }, "BertProcessing");
   refused(
       [](json& r) {
         r["pre_tokenizer"] = {
@@ -109,7 +199,6 @@ TEST(TokenizerJson, RefusesWhatItWouldEncodeDifferently) {
   refused([](json& r) { r["model"]["dropout"] = 0.1; }, "dropout");
   refused([](json& r) { r["model"]["end_of_word_suffix"] = "</w>"; }, "parts of words");
   refused([](json& r) { r["model"]["byte_fallback"] = true; }, "bytes");
-  refused([](json& r) { r["added_tokens"][0]["lstrip"] = true; }, "lstrip");
 }
 
 TEST(TokenizerJson, RefusesDamage) {
@@ -140,7 +229,22 @@ TEST(TokenizerJson, RefusesDamage) {
   refused([](json& r) { r["added_tokens"].push_back(r["added_tokens"][0]); }, "twice");
   refused([](json& r) { r["added_tokens"][0]["content"] = ""; }, "content");
   refused([](json& r) { r["added_tokens"][0]["id"] = 1e300; }, "whole number");
-  refused([](json& r) { r["added_tokens"][0]["id"] = 16000000; }, "too large");
+  refused([](json& r) { r["added_tokens"][0]["id"] = 16000000; }, "whole number");
+  refused([](json& r) { r["added_tokens"][0]["id"] = 5; }, "would give it");
+  refused([](json& r) { r["added_tokens"].push_back({{"id", 300}, {"content", "<new>"}}); }, "would give it");
+  const auto with_template = [](json& r, const json& single) {
+    r["post_processor"] = {{"type", "TemplateProcessing"},
+                           {"single", single},
+                           {"special_tokens", {{"<x>", {{"id", "<x>"}, {"ids", {100000}}}}}}};
+  };
+  const json text = {{"Sequence", {{"id", "A"}}}};
+  refused([&](json& r) { with_template(r, 3); }, "list");
+  refused([&](json& r) { with_template(r, json::array()); }, "text once");
+  refused([&](json& r) { with_template(r, {text, text}); }, "text once");
+  refused([&](json& r) { with_template(r, {text, 7}); }, "does not define");
+  refused([&](json& r) { with_template(r, {{{"SpecialToken", {{"id", "<y>"}}}}, text}); }, "does not define");
+  refused([&](json& r) { with_template(r, {{{"SpecialToken", {{"id", "<x>"}}}}, text}); }, "whole number");
+  refused([](json& r) { r["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", 3}}; }, "damaged");
   refused([](json& r) { r["added_tokens"] = 3; }, "list");
 }
 
@@ -182,6 +286,8 @@ TEST(LoadTokenizer, TakesBytesOrAPath) {
   EXPECT_EQ(load_tokenizer("bytes")->vocab(), 256);
   expect_bad_input([&] { load_tokenizer(folder.file("absent.json")); }, {"absent.json"});
   expect_bad_input([] { load_tokenizer(""); }, {"bytes"});
+  expect_bad_input([] { load_tokenizer("some.tiktoken"); }, {"cl100k", "ENCODING:FILE"});
+  expect_bad_input([] { load_tokenizer("tokenizer.model"); }, {"llama3"});
 }
 
 }  // namespace

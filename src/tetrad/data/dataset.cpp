@@ -15,10 +15,11 @@ namespace tetrad {
 std::unique_ptr<Tokenizer> tokenizer_of(const TokenFile& file) {
   if (!file.metadata() || file.metadata()->tokenizer.empty()) return nullptr;
   const TokenMetadata& metadata = *file.metadata();
-  const std::filesystem::path beside = std::filesystem::path(file.name()).parent_path() / metadata.tokenizer;
-  for (const std::string& spec : {metadata.tokenizer, beside.string()}) {
+  const std::filesystem::path folder = std::filesystem::path(file.name()).parent_path();
+  for (const bool beside : {false, true}) {
     try {
-      std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
+      std::unique_ptr<Tokenizer> tokenizer =
+          load_tokenizer(beside ? tokenizer_in_folder(metadata.tokenizer, folder) : metadata.tokenizer);
       if (tokenizer->hash() == metadata.tokenizer_hash) return tokenizer;
     } catch (const Error&) {
       continue;

@@ -72,17 +72,20 @@ void hold_out_end(std::vector<Document>& documents, double fraction) {
 /// more than a batch of pieces in memory.
 class Encoder {
  public:
-  Encoder(const Tokenizer& tokenizer, TokenFileWriter& train, TokenFileWriter* heldout)
-      : tokenizer_(tokenizer), train_(train), heldout_(heldout) {}
+  Encoder(const Tokenizer& tokenizer, bool special, TokenFileWriter& train, TokenFileWriter* heldout)
+      : tokenizer_(tokenizer), special_(special), train_(train), heldout_(heldout) {}
 
   void add(const Document& document, const std::function<void(std::int64_t)>& done) {
     const auto map = std::make_shared<const MappedFile>(document.file->path);
     const std::string_view text = text_of(*map);
     TETRAD_CHECK(text.size() >= document.end, "{:?} became shorter while it was read; try again",
                  document.file->path.native());
+    bool is_first = true;
     for (std::string_view rest = text.substr(document.begin, document.end - document.begin); !rest.empty();) {
       const std::size_t end = tokenizer_.cut(rest, kPiece);
-      pieces_.push_back({map, rest.substr(0, end), document.heldout, end == rest.size(), {}});
+      const bool is_last = end == rest.size();
+      pieces_.push_back(
+          {map, rest.substr(0, end), document.heldout, std::exchange(is_first, false), is_last, {}});
       bytes_ += static_cast<std::int64_t>(end);
       rest.remove_prefix(end);
       if (bytes_ >= kBatch || pieces_.size() >= kMaxPieces) done(flush());
@@ -97,7 +100,10 @@ class Encoder {
     });
     for (Piece& piece : pieces_) {
       TokenFileWriter& writer = piece.heldout ? *heldout_ : train_;
-      if (piece.is_last && tokenizer_.end_of_document()) piece.ids.push_back(*tokenizer_.end_of_document());
+      if (piece.is_first && special_) writer.append(tokenizer_.prefix());
+      if (piece.is_last && special_) append(piece.ids, tokenizer_.suffix());
+      const auto end = tokenizer_.end_of_document();
+      if (piece.is_last && end && (piece.ids.empty() || piece.ids.back() != *end)) piece.ids.push_back(*end);
       writer.append(piece.ids);
       if (piece.is_last) writer.end_document();
     }
@@ -115,11 +121,17 @@ class Encoder {
     std::shared_ptr<const MappedFile> file;  //!< keeps `text` there
     std::string_view text;
     bool heldout = false;
-    bool is_last = false;  //!< of its document
+    bool is_first = false;  //!< of its document
+    bool is_last = false;
     std::vector<std::int32_t> ids;
   };
 
+  static void append(std::vector<std::int32_t>& ids, std::span<const std::int32_t> more) {
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+
   const Tokenizer& tokenizer_;
+  bool special_;
   TokenFileWriter& train_;
   TokenFileWriter* heldout_;
   std::vector<Piece> pieces_;
@@ -157,7 +169,7 @@ PrepareResult prepare_tokens(const TextFiles& files, const Tokenizer& tokenizer,
   std::optional<TokenFileWriter> heldout_writer;
   if (heldout.bytes > 0) heldout_writer.emplace(heldout_name(options.output), tokenizer.vocab());
 
-  Encoder encoder(tokenizer, train_writer, heldout_writer ? &*heldout_writer : nullptr);
+  Encoder encoder(tokenizer, options.special, train_writer, heldout_writer ? &*heldout_writer : nullptr);
   std::int64_t done = 0;
   const auto report = [&](std::int64_t bytes) {
     done += bytes;

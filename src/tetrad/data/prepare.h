@@ -16,6 +16,7 @@ struct PrepareOptions {
   std::string output;     //!< NAME; what is held out goes to NAME-heldout
   std::string tokenizer;  //!< how it was named, for the metadata
   double heldout = 0.02;  //!< fraction: of the files or, if there is only one, of its bytes
+  bool special = false;   //!< the tokenizer's prefix() and suffix() around every document
   /// Told after every step: bytes done, bytes in all.
   std::function<void(std::int64_t, std::int64_t)> progress;
 };

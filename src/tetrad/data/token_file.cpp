@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr std::array<char, 9> kMagic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 constexpr std::uint64_t kVersion = 1;
 constexpr std::uint64_t kHeaderBytes = 34;
+constexpr std::uint64_t kSequenceBytes = sizeof(std::int32_t) + sizeof(std::int64_t);  // length and pointer
 constexpr std::uint8_t kI32 = 4;
 constexpr std::uint8_t kU16 = 8;
 constexpr std::int64_t kMaxU16Vocab = 65536;
@@ -46,10 +48,14 @@ std::string token_file_name(const std::string& path) {
 
 TokenFile::TokenFile(const std::string& path)
     : name_(token_file_name(path)), where_(fmt::format("{:?}", name_ + ".idx")), tokens_(name_ + ".bin") {
+  std::error_code ignored;
+  if (!std::filesystem::exists(name_ + ".idx", ignored)) {
+    open_single(path);
+    return;
+  }
   const MappedFile index(name_ + ".idx");
   check_index(index.bytes());
   const std::filesystem::path sidecar = name_ + ".json";
-  std::error_code ignored;
   if (!std::filesystem::exists(sidecar, ignored)) return;
   metadata_ = read_token_metadata(sidecar);
   TETRAD_CHECK(
@@ -57,6 +63,32 @@ TokenFile::TokenFile(const std::string& path)
       "{:?} speaks of {} tokens, but the token file has {}: it belongs to another file; remove it or "
       "prepare the data again",
       sidecar.native(), metadata_->tokens, size_);
+}
+
+void TokenFile::open_single(const std::string& path) {
+  where_ = fmt::format("{:?}", name_ + ".bin");
+  std::optional<TokenLayout> layout = llmc_layout(tokens_.bytes(), where_);
+  TETRAD_CHECK(layout || path.ends_with(".bin"),
+               "{} has no {:?} beside it, and no header of llm.c: name it with .bin if it holds tokens of 16 "
+               "bits and nothing else (nanoGPT)",
+               where_, name_ + ".idx");
+  if (!layout) {
+    std::error_code ignored;
+    TETRAD_CHECK(!std::filesystem::exists(name_ + ".json", ignored),
+                 "{} has a .json but no .idx: one of three files is lost; make them again", where_);
+    layout = raw_layout(tokens_.bytes(), where_);
+  }
+  format_ = layout->format;
+  dtype_ = layout->dtype;
+  begin_ = layout->begin;
+  size_ = layout->tokens;
+  documents_ = size_ > 0 ? 1 : 0;
+}
+
+template <typename T>
+const T* TokenFile::data() const {
+  // A map begins on a page and a header has whole words, so the elements are aligned.
+  return reinterpret_cast<const T*>(tokens_.bytes().data() + begin_);
 }
 
 void TokenFile::check_index(std::span<const std::byte> index) {
@@ -75,7 +107,7 @@ void TokenFile::check_index(std::span<const std::byte> index) {
 
   const auto sequences = load<std::uint64_t>(index, 18);
   const auto boundaries = load<std::uint64_t>(index, 26);
-  const auto by_sequence = checked_mul(sequences, sizeof(std::int32_t) + sizeof(std::int64_t));
+  const auto by_sequence = checked_mul(sequences, kSequenceBytes);
   const auto by_document = checked_mul(boundaries, sizeof(std::int64_t));
   const auto body = by_sequence && by_document ? checked_add(*by_sequence, *by_document) : std::nullopt;
   TETRAD_CHECK(
@@ -104,7 +136,12 @@ void TokenFile::check_index(std::span<const std::byte> index) {
                end, name_ + ".bin", tokens_.bytes().size());
   size_ = static_cast<std::int64_t>(end / item);
 
-  const std::uint64_t documents = pointers + sequences * sizeof(std::int64_t);
+  check_documents(index, sequences, boundaries);
+}
+
+void TokenFile::check_documents(std::span<const std::byte> index, std::uint64_t sequences,
+                                std::uint64_t boundaries) {
+  const std::uint64_t documents = kHeaderBytes + sequences * kSequenceBytes;
   std::int64_t last = 0;
   for (std::uint64_t i = 0; i < boundaries; ++i) {
     const auto boundary = load<std::int64_t>(index, documents + i * sizeof(std::int64_t));
@@ -120,6 +157,34 @@ void TokenFile::check_index(std::span<const std::byte> index) {
   documents_ = static_cast<std::int64_t>(boundaries) - 1;
 }
 
+std::vector<std::int64_t> TokenFile::document_ends() const {
+  if (size_ == 0) return {};
+  if (format_ != TokenFormat::megatron) return {size_};
+  const MappedFile file(name_ + ".idx");
+  const std::span<const std::byte> index = file.bytes();
+  TETRAD_CHECK(index.size() >= kHeaderBytes, "{} became shorter while it was read; try again", where_);
+  const auto sequences = load<std::uint64_t>(index, 18);
+  const auto boundaries = load<std::uint64_t>(index, 26);
+  const auto by_sequence = checked_mul(sequences, kSequenceBytes);
+  const auto by_document = checked_mul(boundaries, sizeof(std::int64_t));
+  const auto body = by_sequence && by_document ? checked_add(*by_sequence, *by_document) : std::nullopt;
+  TETRAD_CHECK(body && *body == index.size() - kHeaderBytes && std::cmp_equal(boundaries, documents_ + 1),
+               "{} changed while it was read; try again", where_);
+  std::vector<std::int64_t> ends;
+  std::uint64_t sequence = 0;
+  std::int64_t tokens = 0;
+  for (std::uint64_t i = 1; i < boundaries; ++i) {
+    const auto end = std::min(
+        sequences, load<std::uint64_t>(index, kHeaderBytes + *by_sequence + i * sizeof(std::int64_t)));
+    const std::int64_t before = tokens;
+    for (; sequence < end; ++sequence)
+      tokens += load<std::int32_t>(index, kHeaderBytes + sequence * sizeof(std::int32_t));
+    if (tokens > before) ends.push_back(tokens);
+  }
+  TETRAD_CHECK(tokens == size_, "{} changed while it was read; try again", where_);
+  return ends;
+}
+
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> tokens) const {
   if (first < 0 || first > size_ || std::ssize(tokens) > size_ - first)
     throw Error(fmt::format("{}: tokens {} to {} are beyond the end ({}); this is a bug of the caller",
@@ -127,13 +192,10 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> tokens) const {
                 ExitCode::failure);
   if (tokens.empty()) return;
   if (dtype_ == DType::i32) {
-    std::memcpy(tokens.data(), tokens_.bytes().data() + first * std::int64_t{sizeof(std::int32_t)},
-                tokens.size_bytes());
+    std::memcpy(tokens.data(), data<std::int32_t>() + first, tokens.size_bytes());
     return;
   }
-  // A map begins on a page, so the elements are aligned.
-  const auto* ids = reinterpret_cast<const std::uint16_t*>(tokens_.bytes().data()) + first;
-  std::copy_n(ids, tokens.size(), tokens.begin());
+  std::copy_n(data<std::uint16_t>() + first, tokens.size(), tokens.begin());
 }
 
 template <typename Body>
@@ -142,11 +204,9 @@ void TokenFile::for_each_chunk(const Body& body) const {
     const std::int64_t first = chunk * kChunk;
     const auto count = static_cast<std::size_t>(std::min(kChunk, size_ - first));
     if (dtype_ == DType::i32)
-      body(chunk, first,
-           std::span(reinterpret_cast<const std::int32_t*>(tokens_.bytes().data()) + first, count));
+      body(chunk, first, std::span(data<std::int32_t>() + first, count));
     else
-      body(chunk, first,
-           std::span(reinterpret_cast<const std::uint16_t*>(tokens_.bytes().data()) + first, count));
+      body(chunk, first, std::span(data<std::uint16_t>() + first, count));
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Token files: Megatron's NAME.bin (token ids, one after the other) and NAME.idx (lengths of sequences, and
-// which of them are a document), with an optional NAME.json of our own.
+// which of them are a document), with an optional NAME.json of our own. Those of llm.c and nanoGPT, which are
+// a NAME.bin alone, can be read too.
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "tetrad/core/dtype.h"
+#include "tetrad/data/token_format.h"
 #include "tetrad/data/token_metadata.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/mapped_file.h"
@@ -23,12 +25,15 @@ std::string token_file_name(const std::string& path);
 class TokenFile {
  public:
   /// Throws Error (bad input) if a file cannot be read or is not sound. Without a .json there is no metadata.
+  /// Without an .idx it is a file of llm.c, which is known by its header, or, if `path` ends in .bin, one of
+  /// nanoGPT, which has none.
   explicit TokenFile(const std::string& path);
 
   const std::string& name() const { return name_; }
   std::int64_t size() const { return size_; }  //!< tokens
   DType dtype() const { return dtype_; }       //!< u16 or i32
-  std::int64_t documents() const { return documents_; }
+  TokenFormat format() const { return format_; }
+  std::int64_t documents() const { return documents_; }  //!< 1 where the format knows none
   const std::optional<TokenMetadata>& metadata() const { return metadata_; }
 
   /// Tokens first, first + 1, … Throws Error (failure) beyond the end.
@@ -41,12 +46,20 @@ class TokenFile {
   };
   Range id_range() const;
 
+  /// Where each document ends, in tokens; those without tokens are left out.
+  std::vector<std::int64_t> document_ends() const;
+
   /// Throws Error (bad input) that names the first id that is negative or not below `vocab`. Reads the whole
   /// file, on all threads.
   void validate(std::int64_t vocab) const;
 
  private:
+  void open_single(const std::string& path);
   void check_index(std::span<const std::byte> index);
+  void check_documents(std::span<const std::byte> index, std::uint64_t sequences, std::uint64_t boundaries);
+  /// The tokens as they lie there; T is what dtype() says.
+  template <typename T>
+  const T* data() const;
 
   template <typename Body>
   void for_each_chunk(const Body& body) const;  //!< body(chunk, first, ids) in parallel
@@ -54,7 +67,9 @@ class TokenFile {
   std::string name_;
   std::string where_;  //!< for messages
   MappedFile tokens_;
+  TokenFormat format_ = TokenFormat::megatron;
   DType dtype_ = DType::u16;
+  std::size_t begin_ = 0;  //!< of the tokens in tokens_
   std::int64_t size_ = 0;
   std::int64_t documents_ = 0;
   std::optional<TokenMetadata> metadata_;

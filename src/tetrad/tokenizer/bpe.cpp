@@ -3,127 +3,64 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "tetrad/core/error.h"
 #include "tetrad/core/hash.h"
+#include "tetrad/tokenizer/byte_spelling.h"
 
 namespace tetrad {
 namespace {
 
 std::string shown(std::string_view token) { return fmt::format("{:?}", token.substr(0, 60)); }
 
-/// Only for the cache: fast, and different on machines of other byte order.
-std::uint64_t word_hash(std::string_view word) {
-  constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15u;
-  std::uint64_t hash = word.size() * kFactor;
-  const auto mix = [&](std::uint64_t chunk) {
-    hash = (hash ^ chunk) * kFactor;
-    hash ^= hash >> 32;
-  };
-  std::uint64_t chunk = 0;
-  while (word.size() >= sizeof(chunk)) {
-    std::memcpy(&chunk, word.data(), sizeof(chunk));
-    mix(chunk);
-    word.remove_prefix(sizeof(chunk));
-  }
-  chunk = 0;
-  std::memcpy(&chunk, word.data(), word.size());
-  mix(chunk);
-  return hash;
-}
-
 }  // namespace
-
-/// What words encode to. Only a memory: results are the same without it.
-class BpeTokenizer::Cache {
- public:
-  static constexpr std::size_t kMaxWord = 64;  //!< bytes; longer ones hardly come twice
-
-  Cache() : entries_(kSlots) {}
-
-  /// The ids of `word`; `encode` finds them the first time. Valid until the next call.
-  template <typename Encode>
-  std::span<const std::int32_t> ids_of(std::string_view word, const Encode& encode) {
-    const std::uint64_t hash = word_hash(word);
-    std::size_t slot = hash & (kSlots - 1);
-    for (; entries_[slot].used; slot = (slot + 1) & (kSlots - 1)) {
-      const Entry& entry = entries_[slot];
-      if (entry.hash == hash && std::string_view(words_).substr(entry.word, entry.word_size) == word)
-        return std::span(ids_).subspan(entry.ids, entry.id_count);
-    }
-    if (2 * ++count_ > kSlots) {
-      *this = Cache();
-      slot = hash & (kSlots - 1);
-    }
-    const std::vector<std::int32_t> ids = encode(word);
-    entries_[slot] = {hash,
-                      static_cast<std::uint32_t>(words_.size()),
-                      static_cast<std::uint32_t>(ids_.size()),
-                      static_cast<std::uint16_t>(word.size()),
-                      static_cast<std::uint16_t>(ids.size()),
-                      true};
-    words_.append(word);
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
-    return std::span(ids_).last(ids.size());
-  }
-
- private:
-  static constexpr std::size_t kSlots = std::size_t{1} << 16;
-
-  struct Entry {
-    std::uint64_t hash = 0;
-    std::uint32_t word = 0;
-    std::uint32_t ids = 0;
-    std::uint16_t word_size = 0;
-    std::uint16_t id_count = 0;
-    bool used = false;
-  };
-
-  std::vector<Entry> entries_;
-  std::size_t count_ = 0;
-  std::string words_;
-  std::vector<std::int32_t> ids_;
-};
 
 BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view where)
     : definition_(std::move(definition)), merges_(definition_.merges.size()) {
   TETRAD_CHECK(definition_.tokens.size() <= std::size_t{std::numeric_limits<std::int32_t>::max()},
                "{}: too many tokens", where);
+  TETRAD_CHECK(!definition_.splits.empty(), "{}: no split; whole_split() is one that cuts nothing", where);
+  cuttable_ = !definition_.add_prefix_space &&
+              std::ranges::any_of(definition_.splits, [](const Split* s) { return !s->pattern.empty(); });
   index_added(where);
   index_tokens(where);
   index_merges(where);
   hash_ = compute_hash();
 }
 
-BpeTokenizer::~BpeTokenizer() = default;
-
 void BpeTokenizer::index_added(std::string_view where) {
-  added_ = definition_.added;
-  for (const AddedToken& token : added_) {
+  std::vector<AddedToken> raw;
+  std::vector<AddedToken> normalized;
+  texts_ = definition_.tokens;
+  std::ranges::sort(definition_.added, {}, &AddedToken::id);
+  for (const AddedToken& token : definition_.added) {
     TETRAD_CHECK(!token.content.empty(), "{}: an added token is empty; remove it", where);
-    const bool known = token.id >= 0 && token.id < vocab() &&
-                       definition_.tokens[static_cast<std::size_t>(token.id)] == token.content;
-    TETRAD_CHECK(known, "{}: the added token {} has the id {}, which is another token", where,
+    const auto id = static_cast<std::size_t>(token.id);
+    const std::string bytes = unspell_bytes(token.content);
+    const bool fits = token.id >= 0 && token.id < vocab() &&
+                      (definition_.tokens[id].empty() || definition_.tokens[id] == bytes ||
+                       definition_.tokens[id] == token.content);
+    TETRAD_CHECK(fits, "{}: the added token {} has the id {}, which is another token", where,
                  shown(token.content), token.id);
-    starts_added_[static_cast<std::uint8_t>(token.content[0])] = true;
-    cuttable_ = cuttable_ && token.content.find_first_of(" \n", 1) == std::string::npos;
+    // A decoder does not know that a token was added: where it can, it reads bytes.
+    texts_[id] = bytes.empty() ? token.content : bytes;
+    (token.normalized ? normalized : raw).push_back(token);
+    cuttable_ = cuttable_ && token.content.find_first_of(" \n", 1) == std::string::npos &&
+                !token.single_word && !token.lstrip && !token.rstrip;
   }
-  std::ranges::stable_sort(added_, std::ranges::greater(),
-                           [](const AddedToken& token) { return token.content.size(); });
+  raw_added_ = AddedTokenFinder(raw);
+  normalized_added_ = AddedTokenFinder(normalized);
   for (const std::string_view separator :
        {kEndOfText, std::string_view("<|end_of_text|>"), std::string_view("</s>")}) {
-    const auto found = std::ranges::find(added_, separator, &AddedToken::content);
-    if (found != added_.end() && !end_of_document_) end_of_document_ = found->id;
+    const auto found = std::ranges::find(definition_.added, separator, &AddedToken::content);
+    if (found != definition_.added.end() && !end_of_document_) end_of_document_ = found->id;
   }
 }
 
 void BpeTokenizer::index_tokens(std::string_view where) {
-  std::vector<bool> is_added(definition_.tokens.size());
-  for (const AddedToken& token : added_) is_added[static_cast<std::size_t>(token.id)] = true;
   for (std::size_t id = 0; id < definition_.tokens.size(); ++id)
-    if (!definition_.tokens[id].empty() && !is_added[id])
+    if (!definition_.tokens[id].empty())
       by_text_.emplace_back(definition_.tokens[id], static_cast<std::int32_t>(id));
   std::ranges::sort(by_text_);
   const auto twin = std::ranges::adjacent_find(by_text_, {}, [](const auto& entry) { return entry.first; });
@@ -138,6 +75,22 @@ void BpeTokenizer::index_tokens(std::string_view where) {
                where, missing - byte_ids_.begin());
 }
 
+const std::int32_t* BpeTokenizer::id_of(std::string_view token) const {
+  const auto found =
+      std::ranges::lower_bound(by_text_, token, {}, [](const auto& entry) { return entry.first; });
+  return found != by_text_.end() && found->first == token ? &found->second : nullptr;
+}
+
+const AddedToken* BpeTokenizer::added_with_id(std::int32_t id) const {
+  const auto found = std::ranges::lower_bound(definition_.added, id, {}, &AddedToken::id);
+  return found != definition_.added.end() && found->id == id ? &*found : nullptr;
+}
+
+bool BpeTokenizer::is_special(std::int32_t id) const {
+  const AddedToken* const added = added_with_id(id);
+  return added != nullptr && added->special;
+}
+
 void BpeTokenizer::index_merges(std::string_view where) {
   for (std::size_t rank = 0; rank < definition_.merges.size(); ++rank) {
     const auto [left, right] = definition_.merges[rank];
@@ -147,11 +100,10 @@ void BpeTokenizer::index_merges(std::string_view where) {
       return definition_.tokens[static_cast<std::size_t>(id)];
     };
     const std::string joined = token_of(left) + token_of(right);
-    const auto found =
-        std::ranges::lower_bound(by_text_, joined, {}, [](const auto& entry) { return entry.first; });
-    TETRAD_CHECK(found != by_text_.end() && found->first == joined,
-                 "{}: merge {} yields {}, which is not in the vocabulary", where, rank, shown(joined));
-    TETRAD_CHECK(merges_.insert(left, right, {static_cast<std::uint32_t>(rank), found->second}),
+    const std::int32_t* const result = id_of(joined);
+    TETRAD_CHECK(result != nullptr, "{}: merge {} yields {}, which is not in the vocabulary", where, rank,
+                 shown(joined));
+    TETRAD_CHECK(merges_.insert(left, right, {static_cast<std::uint32_t>(rank), *result}),
                  "{}: merge {}, of {} and {}, is there twice", where, rank, shown(token_of(left)),
                  shown(token_of(right)));
   }
@@ -161,46 +113,54 @@ std::string BpeTokenizer::compute_hash() const {
   Hash64 hash;
   const auto add_text = [&](std::string_view text) { hash.add(text.size()).add(text); };
   add_text("byte-level bpe");
-  add_text(definition_.split->name);
+  add_text(definition_.splits[0]->name);
   hash.add(definition_.ignore_merges ? 1 : 0);
   hash.add(definition_.tokens.size());
-  for (const std::string& token : definition_.tokens) add_text(token);
+  for (std::size_t id = 0; id < definition_.tokens.size(); ++id) {
+    const AddedToken* const added = added_with_id(static_cast<std::int32_t>(id));
+    add_text(added != nullptr ? added->content : definition_.tokens[id]);
+  }
   hash.add(definition_.merges.size());
   for (const auto& [left, right] : definition_.merges)
     hash.add(static_cast<std::uint64_t>(left)).add(static_cast<std::uint64_t>(right));
   hash.add(definition_.added.size());
   for (const AddedToken& token : definition_.added) hash.add(static_cast<std::uint64_t>(token.id));
+  // What came later is added where it is used, so that token files keep the hash they were made with.
+  for (std::size_t i = 1; i < definition_.splits.size(); ++i) add_text(definition_.splits[i]->name);
+  if (definition_.add_prefix_space) add_text("prefix space");
+  for (const AddedToken& token : definition_.added)
+    if (const int flags = token.single_word | token.lstrip << 1 | token.rstrip << 2 | token.normalized << 3)
+      hash.add(static_cast<std::uint64_t>(token.id)).add(static_cast<std::uint64_t>(flags));
   return fmt::format("{:016x}", hash.value());
 }
 
 std::string BpeTokenizer::description() const {
+  std::string splits;
+  for (const Split* split : definition_.splits)
+    splits += fmt::format("{}{}", splits.empty() ? "" : " + ", split->name);
   return fmt::format("byte-level BPE, {} tokens, {} merges, {} split", vocab(), definition_.merges.size(),
-                     definition_.split->name);
-}
-
-const AddedToken* BpeTokenizer::added_at(std::string_view text, std::size_t begin) const {
-  for (const AddedToken& token : added_)
-    if (text.compare(begin, token.content.size(), token.content) == 0) return &token;
-  return nullptr;
+                     splits);
 }
 
 std::vector<std::int32_t> BpeTokenizer::encode_word(std::string_view word) const {
-  if (definition_.ignore_merges) {
-    const auto found =
-        std::ranges::lower_bound(by_text_, word, {}, [](const auto& entry) { return entry.first; });
-    if (found != by_text_.end() && found->first == word) return {found->second};
-  }
+  if (definition_.ignore_merges)
+    if (const std::int32_t* const id = id_of(word)) return {*id};
   std::vector<std::int32_t> ids(word.size());
   std::ranges::transform(word, ids.begin(), [&](char c) { return byte_ids_[static_cast<std::uint8_t>(c)]; });
   merges_.apply(ids);
   return ids;
 }
 
-void BpeTokenizer::encode_plain(std::string_view text, Cache& cache, std::vector<std::int32_t>& ids) const {
+void BpeTokenizer::encode_pieces(std::string_view text, std::size_t split, WordCache& cache,
+                                 std::vector<std::int32_t>& ids) const {
+  const auto next = definition_.splits[split]->next;
+  const bool is_last = split + 1 == definition_.splits.size();
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = definition_.split->next(text, begin);
+    const std::size_t end = next(text, begin);
     const std::string_view word = text.substr(begin, end - begin);
-    if (word.size() <= Cache::kMaxWord) {
+    if (!is_last) {
+      encode_pieces(word, split + 1, cache, ids);
+    } else if (word.size() <= WordCache::kMaxWord) {
       const auto cached = cache.ids_of(word, [&](std::string_view w) { return encode_word(w); });
       ids.insert(ids.end(), cached.begin(), cached.end());
     } else {
@@ -211,8 +171,16 @@ void BpeTokenizer::encode_plain(std::string_view text, Cache& cache, std::vector
   }
 }
 
+void BpeTokenizer::encode_plain(std::string_view text, WordCache& cache,
+                                std::vector<std::int32_t>& ids) const {
+  if (definition_.add_prefix_space && !text.starts_with(' '))
+    encode_pieces(fmt::format(" {}", text), 0, cache, ids);
+  else
+    encode_pieces(text, 0, cache, ids);
+}
+
 std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
-  std::unique_ptr<Cache> cache;
+  std::unique_ptr<WordCache> cache;
   {
     const std::lock_guard lock(caches_mutex_);
     if (!caches_.empty()) {
@@ -220,24 +188,14 @@ std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
       caches_.pop_back();
     }
   }
-  if (!cache) cache = std::make_unique<Cache>();
+  if (!cache) cache = std::make_unique<WordCache>();
 
   std::vector<std::int32_t> ids;
   ids.reserve(text.size() / 4);
-  std::size_t plain = 0;  // where the text that is not encoded yet begins
-  for (std::size_t i = 0; i < text.size();) {
-    const AddedToken* const added =
-        starts_added_[static_cast<std::uint8_t>(text[i])] ? added_at(text, i) : nullptr;
-    if (added == nullptr) {
-      ++i;
-      continue;
-    }
-    encode_plain(text.substr(plain, i - plain), *cache, ids);
-    ids.push_back(added->id);
-    i += added->content.size();
-    plain = i;
-  }
-  encode_plain(text.substr(plain), *cache, ids);
+  const auto found = [&](std::int32_t id) { ids.push_back(id); };
+  const auto plain = [&](std::string_view part) { encode_plain(part, *cache, ids); };
+  raw_added_.cut(
+      text, [&](std::string_view part) { normalized_added_.cut(part, plain, found); }, found);
 
   const std::lock_guard lock(caches_mutex_);
   caches_.push_back(std::move(cache));
@@ -246,11 +204,8 @@ std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
 
 std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
-  for (const std::int32_t id : ids) {
-    const bool known = id >= 0 && id < vocab() && !definition_.tokens[static_cast<std::size_t>(id)].empty();
-    text +=
-        known ? std::string_view(definition_.tokens[static_cast<std::size_t>(id)]) : kReplacementCharacter;
-  }
+  for (const std::int32_t id : ids)
+    if (id >= 0 && id < vocab()) text += texts_[static_cast<std::size_t>(id)];
   return text;
 }
 

@@ -154,7 +154,7 @@ BpeDefinition BpeTrainer::train(std::int64_t vocab) const {
                "a byte-level BPE cannot have {} tokens: choose {} (the bytes and {}) to {}", vocab,
                kBytes + 1, kEndOfText, kMaxVocab);
   BpeDefinition definition;
-  definition.split = split_;
+  definition.splits = {split_};
   std::unordered_map<std::string, std::int32_t> ids;
   for (int byte = 0; byte < kBytes; ++byte) {
     definition.tokens.emplace_back(1, static_cast<char>(byte));
@@ -176,7 +176,7 @@ BpeDefinition BpeTrainer::train(std::int64_t vocab) const {
     counts.join(pair, found->second);
   }
   definition.added.push_back(
-      {static_cast<std::int32_t>(definition.tokens.size()), std::string(kEndOfText), true});
+      {.id = static_cast<std::int32_t>(definition.tokens.size()), .content = std::string(kEndOfText)});
   definition.tokens.emplace_back(kEndOfText);
   return definition;
 }

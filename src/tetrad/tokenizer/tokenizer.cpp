@@ -6,6 +6,7 @@
 
 #include "tetrad/core/error.h"
 #include "tetrad/core/hash.h"
+#include "tetrad/tokenizer/tiktoken.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 
 namespace tetrad {
@@ -37,7 +38,14 @@ std::size_t ByteTokenizer::cut(std::string_view text, std::size_t at_least) cons
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
   TETRAD_CHECK(!spec.empty(), "no tokenizer is named: use \"bytes\" or the path of a tokenizer.json");
   if (spec == "bytes") return std::make_unique<ByteTokenizer>();
+  if (const auto tiktoken = tiktoken_spec(spec)) return load_tiktoken(*tiktoken);
   return load_tokenizer_json(spec);
+}
+
+std::string tokenizer_in_folder(const std::string& spec, const std::filesystem::path& folder) {
+  if (const auto tiktoken = tiktoken_spec(spec))
+    return fmt::format("{}:{}", tiktoken->encoding, (folder / tiktoken->path).string());
+  return (folder / spec).string();
 }
 
 }  // namespace tetrad

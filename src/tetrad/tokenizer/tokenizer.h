@@ -2,6 +2,7 @@
 // Text to token ids and back.
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,7 +12,9 @@
 
 namespace tetrad {
 
-/// Any bytes can be encoded, and decode(encode(bytes)) == bytes. May be used by several threads at once.
+/// Any bytes can be encoded, and decode(encode(bytes)) == bytes, except where a tokenizer.json asks for
+/// something else (a space in front, added tokens that take white space). May be used by several threads at
+/// once.
 class Tokenizer {
  public:
   Tokenizer() = default;
@@ -21,7 +24,7 @@ class Tokenizer {
 
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
-  /// An id that no token has becomes U+FFFD.
+  /// Bytes, which need not be UTF-8 if a character was cut: replace_invalid_utf8() is for showing them.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
   /// All ids are below it.
@@ -29,6 +32,14 @@ class Tokenizer {
 
   /// The token that stands between documents, if there is one.
   virtual std::optional<std::int32_t> end_of_document() const = 0;
+
+  /// What the tokenizer's template puts before and behind a text where special tokens are asked for, such as
+  /// <|begin_of_text|>. encode() adds neither.
+  virtual std::span<const std::int32_t> prefix() const { return {}; }
+  virtual std::span<const std::int32_t> suffix() const { return {}; }
+
+  /// Whether the id is a mark rather than text.
+  virtual bool is_special(std::int32_t) const { return false; }
 
   virtual std::string description() const = 0;  //!< for people
 
@@ -46,7 +57,7 @@ class ByteTokenizer final : public Tokenizer {
   static constexpr std::int32_t kVocab = 256;
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::string decode(std::span<const std::int32_t> ids) const override;  //!< U+FFFD for ids that are no byte
   std::int32_t vocab() const override { return kVocab; }
   std::optional<std::int32_t> end_of_document() const override { return 0; }
   std::string description() const override { return "bytes"; }
@@ -54,8 +65,11 @@ class ByteTokenizer final : public Tokenizer {
   std::size_t cut(std::string_view text, std::size_t at_least) const override;
 };
 
-/// "bytes" or the path of a tokenizer.json. Throws Error (bad input).
+/// "bytes", the path of a tokenizer.json, or a tiktoken file (see tiktoken.h). Throws Error (bad input).
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
+
+/// The same with its path taken from `folder` if it is relative.
+std::string tokenizer_in_folder(const std::string& spec, const std::filesystem::path& folder);
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  //!< U+FFFD
 

@@ -56,6 +56,25 @@ Decoded decode(std::string_view text, std::size_t begin) {
   return {};
 }
 
+/// How many bytes at `begin`, which begin no character, could have begun one if more had followed; at
+/// least 1.
+std::size_t broken_bytes(std::string_view text, std::size_t begin) {
+  const auto lead = static_cast<std::uint8_t>(text[begin]);
+  const std::size_t length = lead >= 0xF0 && lead <= 0xF4   ? 4
+                             : lead >= 0xE0 && lead <= 0xEF ? 3
+                             : lead >= 0xC2 && lead <= 0xDF ? 2
+                                                            : 1;
+  // The second byte decides whether this is an overlong form, a surrogate or beyond U+10FFFF.
+  const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const std::uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  std::size_t count = 1;
+  for (; count < length && begin + count < text.size(); ++count) {
+    const auto byte = static_cast<std::uint8_t>(text[begin + count]);
+    if (byte < (count == 1 ? low : 0x80) || byte > (count == 1 ? high : 0xBF)) break;
+  }
+  return count;
+}
+
 }  // namespace
 
 CharClass char_class(char32_t point) { return point < kAscii ? kAsciiClasses[point] : search(point); }
@@ -66,6 +85,13 @@ Character character_at(std::string_view text, std::size_t begin) {
   const Decoded decoded = decode(text, begin);
   if (decoded.bytes == 0) return {};
   return {decoded.bytes, search(decoded.point)};
+}
+
+Character character_before(std::string_view text, std::size_t end) {
+  constexpr std::size_t kLongest = 4;
+  for (std::size_t bytes = 2; bytes <= std::min(kLongest, end); ++bytes)
+    if (decode(text, end - bytes).bytes == bytes) return character_at(text, end - bytes);
+  return character_at(text.substr(0, end), end - 1);
 }
 
 void append_utf8(std::string& text, char32_t point) {
@@ -91,6 +117,21 @@ char32_t next_code_point(std::string_view text, std::size_t& begin) {
   const Decoded decoded = decode(text, begin);
   begin += std::max(decoded.bytes, std::size_t{1});
   return decoded.point;
+}
+
+std::string replace_invalid_utf8(std::string_view bytes) {
+  std::string text;
+  text.reserve(bytes.size());
+  for (std::size_t i = 0; i < bytes.size();) {
+    if (const std::size_t size = decode(bytes, i).bytes; size > 0) {
+      text.append(bytes, i, size);
+      i += size;
+    } else {
+      append_utf8(text, 0xFFFD);
+      i += broken_bytes(bytes, i);
+    }
+  }
+  return text;
 }
 
 }  // namespace tetrad
