@@ -43,6 +43,8 @@ int run(int argc, char** argv) {
   tetrad::app::add_eval(app, action);
   tetrad::app::add_score(app, action);
   tetrad::app::add_generate(app, action);
+  tetrad::app::add_export(app, action);
+  tetrad::app::add_import(app, action);
   tetrad::app::add_bench(app, action);
   tetrad::app::add_plot(app, action);
 

@@ -1,5 +1,6 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "run_folder.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
+#include "tetrad/eval/loaded_model.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
@@ -21,6 +23,7 @@ struct TrainOptions {
   std::vector<std::string> arguments;  //!< configuration files and key=value, in any order
   std::string out;
   std::string resume;
+  std::string from;
   bool dry_run = false;
   bool keys = false;
   bool json = false;
@@ -49,6 +52,41 @@ void check_resumable(const Config& saved, const Config& now) {
         "new one with --out",
         key);
   }
+}
+
+/// A run that begins with the weights of a checkpoint has its model, said again or not.
+void adopt_model(Config& config, Provenance& provenance) {
+  const std::filesystem::path from = config.train.from;
+  TETRAD_CHECK(!std::filesystem::exists(from / "config.json"),
+               "{} is a Hugging Face folder: make a checkpoint of it first (tetrad import {} -o CHECKPOINT)",
+               from.string(), from.string());
+  const std::filesystem::path checkpoint = find_checkpoint(from);
+  const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
+  Config saved = load_config(files, {});
+  const bool is_said = std::ranges::any_of(
+      provenance.origins, [](const auto& origin) { return origin.first.starts_with("model."); });
+  if (!is_said) {
+    config.model = saved.model;
+    Config nothing;
+    nothing.model.rope.reset();
+    Config model;
+    model.model = saved.model;
+    for (const std::string& key : differences(nothing, model))
+      provenance.origins[key] = "checkpoint " + checkpoint.string();
+    return;
+  }
+  // What a model is called, how new weights would be drawn and how the scan is cut is no part of the weights.
+  ModelConfig wanted = config.model;
+  wanted.name = saved.model.name;
+  wanted.init_std = saved.model.init_std;
+  wanted.mamba.chunk = saved.model.mamba.chunk;
+  Config other = saved;
+  other.model = wanted;
+  const std::vector<std::string> keys = differences(saved, other);
+  TETRAD_CHECK(keys.empty(),
+               "{} is not as in the checkpoint {}, whose weights the run is to begin with: leave the model "
+               "section out, or correct it",
+               fmt::join(keys, ", "), checkpoint.string());
 }
 
 /// Says so where the device has less memory than the run will need, and what would help.
@@ -93,6 +131,8 @@ ExitCode run(const TrainOptions& options) {
   const bool resuming = !options.resume.empty();
   TETRAD_CHECK(resuming != !arguments.files.empty(),
                "tell what to train: one or more CONFIG.yaml, or --resume DIR (not both)");
+  TETRAD_CHECK(!resuming || options.from.empty(),
+               "a run that is resumed has its weights already: leave --from out");
   Provenance provenance;
   Config config;
   if (resuming) {
@@ -105,6 +145,14 @@ ExitCode run(const TrainOptions& options) {
   } else {
     config = load_config(arguments.files, arguments.overrides, &provenance);
     if (!options.out.empty()) config.run.out = options.out;
+    if (!options.from.empty()) {
+      config.train.from = options.from;
+      provenance.origins["train.from"] = "command line: --from";
+    }
+    if (!config.train.from.empty()) {
+      config.train.from = std::filesystem::absolute(config.train.from).string();
+      adopt_model(config, provenance);
+    }
   }
   validate(config);
   if (config.run.threads > 0) set_thread_count(static_cast<int>(config.run.threads));
@@ -145,6 +193,10 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--out", options->out, "Folder for the run's files")->type_name("DIR");
   command->add_option("--resume", options->resume, "Go on with the run in this folder, to the bit")
       ->type_name("DIR");
+  command
+      ->add_option("--from", options->from,
+                   "Begin with the weights of this checkpoint or run, at step 0 (the same as train.from=…)")
+      ->type_name("CHECKPOINT");
   command->add_flag("--dry-run", options->dry_run,
                     "Only show the resolved configuration, sizes, and the precision of every GEMM");
   command->add_flag("--keys", options->keys,
@@ -155,6 +207,7 @@ void add_train(CLI::App& app, Action& action) {
                "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
                "  tetrad train configs/llama3-8b.yaml --dry-run\n"
                "  tetrad train --resume run\n"
+               "  tetrad train more.yaml --from imported --out tuned\n"
                "  tetrad train --keys | grep precision");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -93,6 +93,9 @@ TEST(HfModel, ReadsTheNewerSpellings) {
   hybrid.erase("attention_head_dim");
   hybrid["time_step_limit"] = {0.0, {{"__float__", "Infinity"}}};
   EXPECT_EQ(parse(hybrid), nameless("nemotron-h-8b"));
+  for (Json& type : hybrid["layers_block_type"])
+    type = type == "mamba" ? "linear_attention" : type == "attention" ? "full_attention" : "mlp";
+  EXPECT_EQ(parse(hybrid), nameless("nemotron-h-8b"));
 }
 
 TEST(HfModel, ReadsPythonsInfinity) {

@@ -38,29 +38,6 @@ std::string without_infinity(std::string_view text) {
   return out;
 }
 
-Json parse_json(std::string_view text, const std::string& name) {
-  std::vector<std::set<std::string>> keys;
-  const Json::parser_callback_t check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    TETRAD_CHECK(static_cast<std::size_t>(depth) < config::kMaxDepth,
-                 "{}: values are nested more than {} deep", name, config::kMaxDepth);
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      TETRAD_CHECK(keys.back().insert(key).second, "{}: the key {} is there twice: keep one", name,
-                   shown(key));
-    }
-    return true;
-  };
-  try {
-    Json json = Json::parse(without_infinity(text), check);
-    TETRAD_CHECK(json.is_object(), "{}: a config.json holds an object, {{…}}", name);
-    return json;
-  } catch (const Json::exception&) {
-    fail("{}: not valid JSON: fetch or export the file again", name);
-  }
-}
-
 /// The fields of one file, with messages that name it.
 class Fields {
  public:
@@ -200,7 +177,9 @@ std::string hybrid_pattern(const Fields& fields) {
     if (!types->is_array()) fields.refuse("layers_block_type", *types, "a list");
     std::string letters;
     for (const Json& type : *types) {
-      const char letter = type == "mamba" ? 'M' : type == "attention" ? '*' : type == "mlp" ? '-' : '?';
+      const bool is_mamba = type == "mamba" || type == "linear_attention";  // transformers 5 has new names
+      const bool is_attention = type == "attention" || type == "full_attention";
+      const char letter = is_mamba ? 'M' : is_attention ? '*' : type == "mlp" ? '-' : '?';
       if (letter == '?') fields.refuse("layers_block_type", type, "mamba, attention or mlp");
       letters += letter;
     }
@@ -268,8 +247,31 @@ std::string architecture(const Fields& fields) {
 
 }  // namespace
 
+Json parse_hf_json(std::string_view text, const std::string& name) {
+  std::vector<std::set<std::string>> keys;
+  const Json::parser_callback_t check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    TETRAD_CHECK(static_cast<std::size_t>(depth) < config::kMaxDepth,
+                 "{}: values are nested more than {} deep", name, config::kMaxDepth);
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      TETRAD_CHECK(keys.back().insert(key).second, "{}: the key {} is there twice: keep one", name,
+                   shown(key));
+    }
+    return true;
+  };
+  try {
+    Json json = Json::parse(without_infinity(text), check);
+    TETRAD_CHECK(json.is_object(), "{}: a config.json holds an object, {{…}}", name);
+    return json;
+  } catch (const Json::exception&) {
+    fail("{}: not valid JSON: fetch or export the file again", name);
+  }
+}
+
 ModelConfig parse_hf_model(std::string_view json, const std::string& name) {
-  const Fields fields(parse_json(json, name), name);
+  const Fields fields(parse_hf_json(json, name), name);
   const std::string kind = architecture(fields);
   TETRAD_CHECK(kind == "LlamaForCausalLM" || kind == "NemotronHForCausalLM",
                "{}: the architecture {} is not supported: only LlamaForCausalLM and NemotronHForCausalLM are",

@@ -181,6 +181,7 @@ void describe(V& v, TrainConfig& c) {
           "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "
           "feed-forward blocks) or full (all blocks). The results are the same",
           one_of({"none", "cheap", "ffn", "full"}));
+  v.field("from", c.from, "checkpoint or run whose weights are the first ones; empty: random weights");
   v.field("eval", c.eval, "evaluation on held-out tokens");
   v.field("checkpoint", c.checkpoint, "checkpoints");
   v.field("health", c.health, "what to do when training goes wrong");

@@ -8,18 +8,7 @@
 #include "tetrad/train/snapshot.h"
 
 namespace tetrad {
-namespace {
 
-std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
-  std::vector<CheckpointProblem> problems;
-  std::filesystem::path found = open_checkpoint(path, problems);
-  for (const CheckpointProblem& problem : problems)
-    fmt::print(stderr, "checkpoint {} cannot be used: {}\n", problem.path.string(), problem.what);
-  return found;
-}
-
-/// The same model with another precision: nothing of the training recipe remains but the layers that stay
-/// high.
 PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wanted) {
   if (wanted == "trained") return trained;
   trained.recipe = wanted == "f32" ? "bf16" : wanted;
@@ -29,7 +18,20 @@ PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wante
   return trained;
 }
 
-}  // namespace
+std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
+  std::vector<CheckpointProblem> problems;
+  std::filesystem::path found = open_checkpoint(path, problems);
+  for (const CheckpointProblem& problem : problems)
+    fmt::print(stderr, "checkpoint {} cannot be used: {}\n", problem.path.string(), problem.what);
+  return found;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path file = checkpoint / "tokenizer.json";
+  if (std::filesystem::exists(file)) return load_tokenizer(file.string());
+  if (load_state(checkpoint).tokenizer_hash == ByteTokenizer().hash()) return load_tokenizer("bytes");
+  return nullptr;
+}
 
 LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOptions& options,
                          Backend& backend)
@@ -42,11 +44,7 @@ LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOpti
   decoder_ = std::make_unique<Decoder>(backend, config_.model, options.batch, sequence_,
                                        storage_type(config_.precision), Recompute::full);
   load_weights(path_, *decoder_);
-  const std::filesystem::path tokenizer = path_ / "tokenizer.json";
-  if (std::filesystem::exists(tokenizer))
-    tokenizer_ = load_tokenizer(tokenizer.string());
-  else if (load_state(path_).tokenizer_hash == ByteTokenizer().hash())
-    tokenizer_ = load_tokenizer("bytes");
+  tokenizer_ = tokenizer_of_checkpoint(path_);
 }
 
 Pass LoadedModel::pass() const {

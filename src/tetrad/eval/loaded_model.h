@@ -12,6 +12,17 @@
 
 namespace tetrad {
 
+/// The folder of a checkpoint, verified: `path` is one, or a run, whose newest good one is taken. Those that
+/// cannot be used are named on stderr. Throws Error (no_checkpoint).
+std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+
+/// nullptr: the checkpoint has none.
+std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::filesystem::path& checkpoint);
+
+/// The same model at another precision (LoadOptions::precision): nothing of the training recipe remains but
+/// the layers that stay high.
+PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wanted);
+
 struct LoadOptions {
   /// "trained": as at the end of training; or a recipe (bf16, fp8, mxfp4, nvfp4); or "f32": nothing is
   /// rounded.

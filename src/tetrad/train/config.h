@@ -61,6 +61,7 @@ struct TrainConfig {
   std::int64_t sequence = 0;       //!< tokens
   std::int64_t microbatch = 0;     //!< sequences at a time; 0 = the whole batch
   std::string recompute = "none";  //!< none | cheap | ffn | full
+  std::string from;                //!< checkpoint whose weights the run begins with; empty: random ones
   EvalConfig eval;
   CheckpointConfig checkpoint;
   HealthConfig health;

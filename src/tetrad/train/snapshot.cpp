@@ -60,6 +60,17 @@ void check_finite(Backend& backend, const std::filesystem::path& path, const Par
 
 }  // namespace
 
+std::string state_text(const RunState& state) {
+  const nlohmann::json json = {{"version", kStateVersion},
+                               {"step", state.step},
+                               {"skips_in_row", state.skips_in_row},
+                               {"data", state.data},
+                               {"loss_watch", state.loss_watch},
+                               {"tokenizer_hash", state.tokenizer_hash},
+                               {"build", state.build}};
+  return json.dump(1) + "\n";
+}
+
 CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
                                  const SnapshotTexts& texts) {
   CheckpointContents contents;
@@ -72,14 +83,7 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
     collector.add(kOptimizerFile, parameter.name + ".first", parameter, optimizer.moments(i).first);
     collector.add(kOptimizerFile, parameter.name + ".second", parameter, optimizer.moments(i).second);
   }
-  const nlohmann::json json = {{"version", kStateVersion},
-                               {"step", state.step},
-                               {"skips_in_row", state.skips_in_row},
-                               {"data", state.data},
-                               {"loss_watch", state.loss_watch},
-                               {"tokenizer_hash", state.tokenizer_hash},
-                               {"build", state.build}};
-  contents.text_files[kStateFile] = json.dump(1) + "\n";
+  contents.text_files[kStateFile] = state_text(state);
   contents.text_files["config.yaml"] = texts.config;
   if (!texts.tokenizer.empty()) contents.text_files["tokenizer.json"] = texts.tokenizer;
   return contents;

@@ -43,4 +43,7 @@ void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder);
 /// The rest alone.
 RunState load_state(const std::filesystem::path& checkpoint);
 
+/// state.json.
+std::string state_text(const RunState& state);
+
 }  // namespace tetrad

@@ -73,9 +73,27 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
 }
 
 void Trainer::start() {
-  decoder_.initialize(config_.train.seed);
+  if (config_.train.from.empty())
+    decoder_.initialize(config_.train.seed);
+  else
+    take_weights(config_.train.from);
   metrics_ = std::make_unique<Metrics>(folder_, -1);
   save(true);
+}
+
+/// The weights alone: moments, step and order of the data begin anew.
+void Trainer::take_weights(const std::filesystem::path& from) {
+  std::vector<CheckpointProblem> problems;
+  const std::filesystem::path checkpoint = open_checkpoint(from, problems);
+  for (const CheckpointProblem& problem : problems)
+    log_.say("checkpoint {} cannot be used: {}", problem.path.string(), problem.what);
+  const std::string hash = load_state(checkpoint).tokenizer_hash;
+  TETRAD_CHECK(hash.empty() || dataset_.tokenizer_hash().empty() || hash == dataset_.tokenizer_hash(),
+               "the data was made with another tokenizer ({}) than the weights in {} ({}): prepare it with "
+               "theirs (tetrad data prepare --tokenizer)",
+               dataset_.tokenizer_hash(), checkpoint.string(), hash);
+  load_weights(checkpoint, decoder_);
+  log_.say("weights from {}", checkpoint.string());
 }
 
 void Trainer::resume() {

@@ -43,7 +43,8 @@ class Trainer {
   Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
           const std::filesystem::path& folder, Backend& backend, RunLog& log);
 
-  /// Random weights and a checkpoint of them, so that there is always something to resume from.
+  /// Random weights, or those of train.from, and a checkpoint of them, so that there is always something to
+  /// resume from.
   void start();
 
   /// Goes on from the newest good checkpoint. Throws Error (no_checkpoint).
@@ -64,6 +65,7 @@ class Trainer {
     std::optional<HealthEvent> fault;
   };
 
+  void take_weights(const std::filesystem::path& from);
   StepOutcome compute_gradients();
   std::optional<HealthEvent> find_fault(const Pass& pass, const StepOutcome& outcome,
                                         const AdamWOptimizer::GradientReport& report) const;

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "backend_choice.h"
+#include "command.h"
+#include "tetrad/interchange/calibration.h"
+#include "tetrad/interchange/export_gguf.h"
+#include "tetrad/interchange/export_nvfp4.h"
+#include "version.h"
+
+namespace tetrad::app {
+namespace {
+
+struct ExportCommand {
+  std::string checkpoint;
+  std::string out;
+  std::string to = "hf";
+  std::string dtype = "bf16";
+  std::string precision = "trained";
+  std::string backend = "auto";
+  CalibrationOptions calibration;
+  double shard_gb = static_cast<double>(kShardBytes) / 1e9;
+  bool force = false;
+  bool json = false;
+};
+
+DType dtype_of(const std::string& name) {
+  if (name == "f32") return DType::f32;
+  return name == "f16" ? DType::f16 : DType::bf16;
+}
+
+ExportSummary export_serving(const ExportCommand& command, const CheckpointSource& source,
+                             const ExportOptions& options) {
+  const PrecisionConfig precision = with_precision(source.config().precision, command.precision);
+  const Nvfp4Plan plan(precision, source.config().model, source.parameters());
+  plan.require_layers();  // before the calibration, which takes time
+  LoadedModel model(source.path(), {command.precision, 1, 0}, choose_backend(command.backend));
+  const InputAmax amax = calibrate(model, command.calibration);
+  const ServingFormat format =
+      command.to == "modelopt" ? ServingFormat::modelopt : ServingFormat::compressed_tensors;
+  return export_nvfp4(source, command.out, options, format, plan, amax, cpu_backend());
+}
+
+/// NVFP4 where the forward pass has it; a model without is BF16.
+ExportSummary export_llama_cpp(const ExportCommand& command, const CheckpointSource& source,
+                               const ExportOptions& options) {
+  const PrecisionConfig precision = with_precision(source.config().precision, command.precision);
+  const Nvfp4Plan plan(precision, source.config().model, source.parameters());
+  return export_gguf(source, command.out, options.overwrite, plan, cpu_backend());
+}
+
+void run(const ExportCommand& command) {
+  const CheckpointSource source(command.checkpoint);
+  ExportOptions options;
+  options.dtype = dtype_of(command.dtype);
+  options.shard_bytes = static_cast<std::uint64_t>(command.shard_gb * 1e9);
+  options.version = kVersion;
+  options.overwrite = command.force ? Overwrite::yes : Overwrite::no;
+  const ExportSummary summary = command.to == "hf"     ? export_hf(source, command.out, options)
+                                : command.to == "gguf" ? export_llama_cpp(command, source, options)
+                                                       : export_serving(command, source, options);
+  if (command.json)
+    fmt::print("{}\n", nlohmann::json{{"checkpoint", source.path().string()},
+                                      {"out", command.out},
+                                      {"to", command.to},
+                                      {"tensors", summary.tensors},
+                                      {"files", summary.shards},
+                                      {"bytes", summary.bytes}}
+                           .dump());
+  else
+    fmt::print("{}: {} tensors, {:.1f} MB in {} file{}\n", command.out, summary.tensors,
+               static_cast<double>(summary.bytes) / 1e6, summary.shards, summary.shards == 1 ? "" : "s");
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ExportCommand>();
+  CLI::App* command = app.add_subcommand("export", "Writes a checkpoint as other programs read it");
+  command
+      ->add_option("CHECKPOINT", options->checkpoint,
+                   "A run's folder (its newest checkpoint) or RUN/checkpoints/step-N")
+      ->required();
+  command->add_option("-o,--out", options->out, "Folder to write; for gguf, file")
+      ->required()
+      ->type_name("DIR");
+  command
+      ->add_option(
+          "--to", options->to,
+          "hf: Hugging Face (Llama or Nemotron-H), as transformers and all others load it; modelopt, "
+          "compressed-tensors: the same in NVFP4, for servers; gguf: one file for llama.cpp, in NVFP4 or "
+          "BF16")
+      ->check(CLI::IsMember({"hf", "modelopt", "compressed-tensors", "gguf"}))
+      ->type_name("FORMAT")
+      ->capture_default_str();
+  command
+      ->add_option("--dtype", options->dtype,
+                   "Of weights that are not NVFP4: bf16, f16 or f32 (not for gguf)")
+      ->check(CLI::IsMember({"bf16", "f16", "f32"}))
+      ->type_name("T")
+      ->capture_default_str();
+  command->add_option("--shard-gb", options->shard_gb, "Largest file, in GB")
+      ->check(CLI::Range(1e-6, 1e6))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--precision", options->precision,
+          "Which layers are NVFP4: trained (those that were at the end of training, with the very codes "
+          "of the forward pass) or nvfp4 (quantized now, whatever the training was); for gguf also bf16")
+      ->check(CLI::IsMember({"trained", "nvfp4", "bf16"}))
+      ->type_name("P")
+      ->capture_default_str();
+  command
+      ->add_option("--calibrate", options->calibration.data,
+                   "Token file or text from which modelopt and compressed-tensors get the scales of inputs "
+                   "(default: the run's held-out tokens)")
+      ->type_name("NAME");
+  command
+      ->add_option("--calibration-sequences", options->calibration.sequences, "How much of it, in sequences")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--backend", options->backend, "Of the calibration: auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->type_name("B")
+      ->capture_default_str();
+  command->add_flag("--force", options->force, "Replace DIR if it is an earlier export");
+  command->add_flag("--json", options->json, "One JSON object on stdout");
+  add_threads_option(*command);
+  set_examples(*command,
+               "  tetrad export run -o model --to hf\n"
+               "  tetrad export run/checkpoints/step-300 -o model-f32 --dtype f32\n"
+               "  tetrad export run -o model-nvfp4 --to modelopt --calibrate data/code-heldout\n"
+               "  tetrad export run -o model.gguf --to gguf");
+  command->callback([options, &action] {
+    action = [options] {
+      run(*options);
+      return ExitCode::ok;
+    };
+  });
+}
+
+}  // namespace tetrad::app

@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "tetrad/interchange/import.h"
+#include "version.h"
+
+namespace tetrad::app {
+namespace {
+
+struct ImportCommand {
+  std::string from;
+  std::string out;
+  bool force = false;
+  bool json = false;
+};
+
+void run(const ImportCommand& command) {
+  const ImportSummary summary = import_checkpoint(command.from, command.out,
+                                                  {kBuildId, command.force ? Overwrite::yes : Overwrite::no});
+  for (const std::string& warning : summary.warnings) fmt::print(stderr, "tetrad: {}\n", warning);
+  if (command.json)
+    fmt::print("{}\n", nlohmann::json{{"checkpoint", command.out},
+                                      {"model", summary.model},
+                                      {"parameters", summary.parameters},
+                                      {"tokenizer", summary.tokenizer}}
+                           .dump());
+  else
+    fmt::print("{}: {}, {} parameters, {}\n", command.out, summary.model, summary.parameters,
+               summary.tokenizer.empty() ? "no tokenizer" : "tokenizer " + summary.tokenizer);
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ImportCommand>();
+  CLI::App* command = app.add_subcommand("import", "Makes a checkpoint of somebody else's model");
+  command
+      ->add_option("DIR", options->from,
+                   "Hugging Face folder (Llama or Nemotron-H): config.json, safetensors in BF16, F16, F32 or "
+                   "NVFP4, tokenizer.json; or a .gguf file")
+      ->required();
+  command->add_option("-o,--out", options->out, "Checkpoint to write")->required()->type_name("CHECKPOINT");
+  command->add_flag("--force", options->force, "Replace CHECKPOINT if it is an earlier import");
+  command->add_flag("--json", options->json, "One JSON object on stdout");
+  add_threads_option(*command);
+  set_examples(*command,
+               "  tetrad import Llama-3.2-1B -o llama\n"
+               "  tetrad eval llama --data data/code-heldout\n"
+               "  tetrad train more.yaml --from llama --out tuned");
+  command->callback([options, &action] {
+    action = [options] {
+      run(*options);
+      return ExitCode::ok;
+    };
+  });
+}
+
+}  // namespace tetrad::app

@@ -1,0 +1,77 @@
+#include "tetrad/interchange/export.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tetrad/interchange/hf_config.h"
+#include "tetrad/io/atomic_file.h"
+#include "tetrad/tokenizer/bpe.h"
+
+namespace tetrad {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// Says where the folder comes from, and so that it is ours.
+constexpr const char* kOriginFile = "tetrad_export.json";
+
+void write_json(const fs::path& path, const Json& json) {
+  write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void write_tokenizer(const fs::path& folder, const CheckpointSource& source) {
+  const std::string text = source.tokenizer_json();
+  if (text.empty()) return;
+  write_file_atomically(folder / "tokenizer.json", text);
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                 {"clean_up_tokenization_spaces", false},
+                 {"model_max_length", source.config().train.sequence}};
+  // Of plain bytes the separator is the byte 0, whose spelling would be found in texts if it were special.
+  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(source.tokenizer()))
+    if (const auto id = bpe->end_of_document())
+      config["eos_token"] = bpe->definition().tokens[static_cast<std::size_t>(*id)];
+  write_json(folder / "tokenizer_config.json", config);
+}
+
+}  // namespace
+
+bool is_export(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / kOriginFile, ignored);
+}
+
+ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& out,
+                               const ExportOptions& options, PieceEncoder& encoder, const Json& extra_files,
+                               const Json& quantization_config) {
+  const Config& config = source.config();
+  std::vector<TensorDeclaration> declarations;
+  for (const MappedParameter& parameter : source.parameters())
+    for (TensorDeclaration& tensor : encoder.declare(parameter)) declarations.push_back(std::move(tensor));
+
+  OutputFolder folder(out, options.overwrite, is_export);
+  ShardedWriter writer(folder.path(), declarations, options.shard_bytes);
+  for (const MappedParameter& parameter : source.parameters())
+    encoder.write(parameter, source.values(parameter), writer);
+  writer.commit();
+
+  const HfConfigOptions hf{config.train.sequence, options.dtype, source.end_of_text()};
+  Json model = hf_config(config.model, source.family(), hf);
+  if (!quantization_config.is_null()) model["quantization_config"] = quantization_config;
+  write_json(folder.path() / "config.json", model);
+  write_json(folder.path() / "generation_config.json", hf_generation_config(hf));
+  for (const auto& [name, json] : extra_files.items()) write_json(folder.path() / name, json);
+  write_tokenizer(folder.path(), source);
+  write_json(folder.path() / kOriginFile, {{"producer", "tetrad"},
+                                           {"version", options.version},
+                                           {"model", config.model.name},
+                                           {"checkpoint", source.path().filename().string()}});
+  folder.commit();
+  return {declarations.size(), writer.shards(), writer.total_bytes()};
+}
+
+ExportSummary export_hf(const CheckpointSource& source, const fs::path& out, const ExportOptions& options) {
+  DenseEncoder encoder(options.dtype);
+  return export_hf_folder(source, out, options, encoder, nullptr, nullptr);
+}
+
+}  // namespace tetrad

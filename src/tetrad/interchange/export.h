@@ -1,0 +1,43 @@
+#pragma once
+// A checkpoint of ours as a folder that other programs load.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "tetrad/interchange/checkpoint_source.h"
+#include "tetrad/interchange/output_folder.h"
+#include "tetrad/interchange/piece_encoder.h"
+
+namespace tetrad {
+
+struct ExportOptions {
+  DType dtype = DType::bf16;  //!< of what is not quantized
+  std::uint64_t shard_bytes = kShardBytes;
+  Overwrite overwrite = Overwrite::no;
+  std::string version = {};  //!< of this program, for those who ask who wrote it
+};
+
+struct ExportSummary {
+  std::size_t tensors = 0;
+  std::size_t shards = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// config.json, generation_config.json, weights and, if the run had a tokenizer, its files. `encoder` writes
+/// the weights; `quantization_config`, if it is not null, goes into config.json; `extra_files` are further
+/// JSON files, by name.
+ExportSummary export_hf_folder(const CheckpointSource& source, const std::filesystem::path& out,
+                               const ExportOptions& options, PieceEncoder& encoder,
+                               const nlohmann::ordered_json& extra_files,
+                               const nlohmann::ordered_json& quantization_config);
+
+/// The plain values, for transformers.
+ExportSummary export_hf(const CheckpointSource& source, const std::filesystem::path& out,
+                        const ExportOptions& options);
+
+/// Whether export wrote this folder, so that it may be replaced.
+bool is_export(const std::filesystem::path& folder);
+
+}  // namespace tetrad

@@ -1,0 +1,16 @@
+#pragma once
+// GGUF, for llama.cpp: one file, in NVFP4 or BF16.
+
+#include <filesystem>
+
+#include "tetrad/interchange/export.h"
+#include "tetrad/interchange/nvfp4_plan.h"
+
+namespace tetrad {
+
+/// Writes `out`, a file. Layers of `plan` are NVFP4 with the codes of the forward pass, or their values in
+/// F32 where a row is no multiple of 64; other matrices BF16; vectors F32.
+ExportSummary export_gguf(const CheckpointSource& source, const std::filesystem::path& out,
+                          Overwrite overwrite, const Nvfp4Plan& plan, Backend& cpu);
+
+}  // namespace tetrad

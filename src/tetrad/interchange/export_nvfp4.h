@@ -1,0 +1,24 @@
+#pragma once
+// NVFP4 checkpoints for serving: ModelOpt's layout and that of compressed-tensors.
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "tetrad/interchange/export.h"
+#include "tetrad/interchange/nvfp4_plan.h"
+
+namespace tetrad {
+
+enum class ServingFormat : std::uint8_t { modelopt, compressed_tensors };
+
+/// Largest |x| that each linear layer was given, by its name (calibration.h).
+using InputAmax = std::map<std::string, float, std::less<>>;
+
+/// The weights as the forward pass has them; `cpu` makes their codes. What the plan leaves out is written as
+/// options.dtype, and listed as excluded. Throws Error (failure) if a layer of the plan has no input amax.
+ExportSummary export_nvfp4(const CheckpointSource& source, const std::filesystem::path& out,
+                           const ExportOptions& options, ServingFormat format, const Nvfp4Plan& plan,
+                           const InputAmax& input_amax, Backend& cpu);
+
+}  // namespace tetrad

@@ -1,0 +1,265 @@
+#include "tetrad/interchange/gguf_model.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "tetrad/core/error.h"
+#include "tetrad/io/safetensors_header.h"
+
+namespace tetrad {
+namespace {
+
+struct NamePair {
+  std::string_view hf, gguf;
+};
+
+constexpr auto kOutside = std::to_array<NamePair>({{"model.embed_tokens.weight", "token_embd.weight"},
+                                                   {"backbone.embeddings.weight", "token_embd.weight"},
+                                                   {"model.norm.weight", "output_norm.weight"},
+                                                   {"backbone.norm_f.weight", "output_norm.weight"},
+                                                   {"lm_head.weight", "output.weight"}});
+
+/// Behind "layers.N." there and "blk.N." here.
+constexpr auto kInside = std::to_array<NamePair>({{"input_layernorm.weight", "attn_norm.weight"},
+                                                  {"post_attention_layernorm.weight", "ffn_norm.weight"},
+                                                  {"norm.weight", "attn_norm.weight"},
+                                                  {"q_proj.weight", "attn_q.weight"},
+                                                  {"k_proj.weight", "attn_k.weight"},
+                                                  {"v_proj.weight", "attn_v.weight"},
+                                                  {"o_proj.weight", "attn_output.weight"},
+                                                  {"gate_proj.weight", "ffn_gate.weight"},
+                                                  {"up_proj.weight", "ffn_up.weight"},
+                                                  {"down_proj.weight", "ffn_down.weight"},
+                                                  {"in_proj.weight", "ssm_in.weight"},
+                                                  {"conv1d.weight", "ssm_conv1d.weight"},
+                                                  {"conv1d.bias", "ssm_conv1d.bias"},
+                                                  {"A_log", "ssm_a"},
+                                                  {"D", "ssm_d"},
+                                                  {"dt_bias", "ssm_dt.bias"},
+                                                  {"mixer.norm.weight", "ssm_norm.weight"},
+                                                  {"out_proj.weight", "ssm_out.weight"}});
+
+const NamePair* find_pair(std::span<const NamePair> pairs, std::string_view hf) {
+  const auto found = std::ranges::find(pairs, hf, &NamePair::hf);
+  return found == pairs.end() ? nullptr : &*found;
+}
+
+std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+std::string architecture(Family family) { return family == Family::llama ? "llama" : "nemotron_h"; }
+
+/// Per block of the pattern: `value` where the letter is there, else 0.
+std::vector<std::int32_t> where_letter(const ModelConfig& model, char letter, std::int64_t value) {
+  std::vector<std::int32_t> values;
+  for (const char c : model.pattern) values.push_back(c == letter ? static_cast<std::int32_t>(value) : 0);
+  return values;
+}
+
+constexpr std::size_t kMaxName = 200;  //!< bytes
+
+constexpr const char* kScalingPrefix = "tetrad.rope.scaling.";
+
+void add_llama(GgufMetadata& metadata, const ModelConfig& model) {
+  const RopeConfig& rope = model.rope.value();
+  metadata.insert(metadata.end(), {{"llama.feed_forward_length", u32(model.ffn)},
+                                   {"llama.attention.head_count_kv", u32(model.kv_heads)},
+                                   {"llama.rope.dimension_count", u32(model.head_dim)},
+                                   {"llama.rope.freq_base", static_cast<float>(rope.theta)}});
+  if (!rope.scaling) return;
+  // llama.cpp has the result of the scaling (rope_freqs.weight), from which it cannot be told.
+  const std::string prefix = kScalingPrefix;
+  metadata.insert(metadata.end(), {{prefix + "factor", rope.scaling->factor},
+                                   {prefix + "low_freq_factor", rope.scaling->low_freq_factor},
+                                   {prefix + "high_freq_factor", rope.scaling->high_freq_factor},
+                                   {prefix + "original_context", u32(rope.scaling->original_context)}});
+}
+
+void add_nemotron_h(GgufMetadata& metadata, const ModelConfig& model) {
+  metadata.insert(metadata.end(),
+                  {{"nemotron_h.feed_forward_length", where_letter(model, '-', model.ffn)},
+                   {"nemotron_h.attention.head_count_kv", where_letter(model, '*', model.kv_heads)},
+                   {"nemotron_h.ssm.conv_kernel", u32(model.mamba.conv)},
+                   {"nemotron_h.ssm.inner_size", u32(model.mamba.inner())},
+                   {"nemotron_h.ssm.state_size", u32(model.mamba.state)},
+                   {"nemotron_h.ssm.time_step_rank", u32(model.mamba.heads)},
+                   {"nemotron_h.ssm.group_count", u32(model.mamba.groups)}});
+}
+
+/// The values of one file, with messages that name it.
+class Metadata {
+ public:
+  Metadata(const GgufFile& file, std::string architecture)
+      : file_(file), architecture_(std::move(architecture)) {}
+
+  template <typename T>
+  const T* find(const std::string& key) const {
+    const GgufValue* value = file_.find(full(key));
+    return value == nullptr ? nullptr : std::get_if<T>(value);
+  }
+  template <typename T>
+  const T& get(const std::string& key) const {
+    const T* value = find<T>(key);
+    TETRAD_CHECK(value != nullptr, "{}: {} is missing or of another kind than usual", file_.where(),
+                 full(key));
+    return *value;
+  }
+  std::int64_t whole(const std::string& key) const { return std::int64_t{get<std::uint32_t>(key)}; }
+
+ private:
+  std::string full(const std::string& key) const {
+    return key.find("tetrad.") == 0 ? key : architecture_ + "." + key;
+  }
+
+  const GgufFile& file_;
+  std::string architecture_;
+};
+
+RopeConfig read_rope(const GgufFile& file, const Metadata& metadata) {
+  RopeConfig rope;
+  rope.theta = double{metadata.get<float>("rope.freq_base")};
+  const std::string prefix = kScalingPrefix;
+  if (metadata.find<float>(prefix + "factor") != nullptr)
+    rope.scaling = RopeScaling{
+        metadata.get<float>(prefix + "factor"), metadata.get<float>(prefix + "low_freq_factor"),
+        metadata.get<float>(prefix + "high_freq_factor"), metadata.whole(prefix + "original_context")};
+  TETRAD_CHECK(rope.scaling || file.find_tensor("rope_freqs.weight") == nullptr,
+               "{}: the scaling of its positions cannot be told from a GGUF file: import the safetensors",
+               file.where());
+  return rope;
+}
+
+void read_llama(ModelConfig& model, std::int64_t layers, const GgufFile& file, const Metadata& metadata) {
+  for (std::int64_t i = 0; i < layers; ++i) model.pattern += "*-";
+  model.activation = Activation::swiglu;
+  model.ffn = metadata.whole("feed_forward_length");
+  model.kv_heads = metadata.whole("attention.head_count_kv");
+  model.rope = read_rope(file, metadata);
+}
+
+void read_nemotron_h(ModelConfig& model, std::int64_t layers, const GgufFile& file,
+                     const Metadata& metadata) {
+  const auto& ffn = metadata.get<std::vector<std::int32_t>>("feed_forward_length");
+  const auto& kv = metadata.get<std::vector<std::int32_t>>("attention.head_count_kv");
+  TETRAD_CHECK(std::int64_t(ffn.size()) == layers && std::int64_t(kv.size()) == layers,
+               "{}: the lists of sizes do not have {} entries", file.where(), layers);
+  for (std::size_t i = 0; i < ffn.size(); ++i) {
+    model.pattern += ffn[i] > 0 ? '-' : kv[i] > 0 ? '*' : 'M';
+    model.ffn = std::max<std::int64_t>(model.ffn, ffn[i]);
+    model.kv_heads = std::max<std::int64_t>(model.kv_heads, kv[i]);
+  }
+  model.activation = Activation::squared_relu;
+  model.rope.reset();
+  model.mamba.heads = metadata.whole("ssm.time_step_rank");
+  model.mamba.groups = metadata.whole("ssm.group_count");
+  model.mamba.state = metadata.whole("ssm.state_size");
+  model.mamba.conv = metadata.whole("ssm.conv_kernel");
+  model.mamba.head_dim =
+      model.mamba.heads > 0 ? metadata.whole("ssm.inner_size") / model.mamba.heads : model.mamba.head_dim;
+}
+
+}  // namespace
+
+std::string gguf_name(const std::string& hf_name) {
+  if (const NamePair* outside = find_pair(kOutside, hf_name)) return std::string(outside->gguf);
+  const std::size_t layer = hf_name.find(".layers.");
+  const std::size_t number = layer + std::string_view(".layers.").size();
+  const std::size_t rest = layer == std::string::npos ? std::string::npos : hf_name.find('.', number);
+  if (rest != std::string::npos) {
+    std::string_view leaf = std::string_view(hf_name).substr(rest + 1);
+    const NamePair* pair = find_pair(kInside, leaf);
+    for (const std::string_view module : {"self_attn.", "mlp.", "mixer."})
+      if (pair == nullptr && leaf.starts_with(module)) pair = find_pair(kInside, leaf.substr(module.size()));
+    if (pair != nullptr) return fmt::format("blk.{}.{}", hf_name.substr(number, rest - number), pair->gguf);
+  }
+  throw Error(fmt::format("{} has no name in GGUF; this is a bug", hf_name), ExitCode::failure);
+}
+
+std::vector<std::int64_t> gguf_shape(const MappedParameter& parameter, const Piece& piece,
+                                     const ModelConfig& model) {
+  if (parameter.name.ends_with(".a_log") || parameter.name.ends_with(".d")) return {model.mamba.heads, 1};
+  if (parameter.name.ends_with("gated_norm.weight"))
+    return {model.mamba.groups, model.mamba.inner() / model.mamba.groups};
+  if (parameter.name.ends_with("conv.weight")) return parameter.shape;
+  return piece.shape;
+}
+
+std::int64_t gguf_source_row(const Piece& piece, const ModelConfig& model, std::int64_t row) {
+  if (piece.role == Role::other || !model.rope) return row;
+  const std::int64_t head = row / model.head_dim;
+  const std::int64_t within = row % model.head_dim;
+  return head * model.head_dim + within % 2 * (model.head_dim / 2) + within / 2;
+}
+
+GgufMetadata gguf_metadata(const ModelConfig& model, Family family, std::int64_t context, bool has_nvfp4) {
+  constexpr std::uint32_t kMostlyNvfp4 = 39;
+  constexpr std::uint32_t kMostlyBf16 = 32;
+  const std::string prefix = architecture(family) + ".";
+  const std::int64_t layers = family == Family::llama ? model.blocks() / 2 : model.blocks();
+  GgufMetadata metadata = {
+      {"general.architecture", architecture(family)},
+      {"general.type", std::string("model")},
+      {"general.name", model.name},
+      {"general.file_type", has_nvfp4 ? kMostlyNvfp4 : kMostlyBf16},
+      {"general.quantization_version", std::uint32_t{2}},
+      {prefix + "block_count", u32(layers)},
+      {prefix + "context_length", u32(context)},
+      {prefix + "embedding_length", u32(model.hidden)},
+      {prefix + "vocab_size", u32(model.vocab)},
+      {prefix + "attention.head_count", u32(model.heads)},
+      {prefix + "attention.key_length", u32(model.head_dim)},
+      {prefix + "attention.value_length", u32(model.head_dim)},
+      {prefix + "attention.layer_norm_rms_epsilon", model.norm_epsilon},
+  };
+  if (family == Family::llama)
+    add_llama(metadata, model);
+  else
+    add_nemotron_h(metadata, model);
+  return metadata;
+}
+
+std::vector<float> gguf_rope_factors(const ModelConfig& model) {
+  if (!model.rope || !model.rope->scaling) return {};
+  const std::vector<float> plain = rope_frequencies(model.head_dim, model.rope->theta, nullptr);
+  std::vector<float> factors = rope_frequencies(model.head_dim, model.rope->theta, &*model.rope->scaling);
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = plain[i] / factors[i];
+  return factors;
+}
+
+GgufDescription read_gguf_description(const GgufFile& file) {
+  const GgufValue* named = file.find("general.architecture");
+  const std::string* kind = named == nullptr ? nullptr : std::get_if<std::string>(named);
+  TETRAD_CHECK(kind != nullptr && (*kind == "llama" || *kind == "nemotron_h"),
+               "{}: the architecture is not supported: only llama and nemotron_h are", file.where());
+  const Metadata metadata(file, *kind);
+  constexpr std::int64_t kMaxLayers = 2048;
+  const std::int64_t layers = metadata.whole("block_count");
+  TETRAD_CHECK(layers >= 1 && layers <= kMaxLayers, "{}: block_count is {}: it must lie between 1 and {}",
+               file.where(), layers, kMaxLayers);
+  GgufDescription result;
+  ModelConfig& model = result.model;
+  model.hidden = metadata.whole("embedding_length");
+  model.heads = metadata.whole("attention.head_count");
+  TETRAD_CHECK(model.heads > 0, "{}: attention.head_count is 0", file.where());
+  model.norm_epsilon = metadata.get<float>("attention.layer_norm_rms_epsilon");
+  const auto* key_length = metadata.find<std::uint32_t>("attention.key_length");
+  model.head_dim = key_length != nullptr ? std::int64_t{*key_length} : model.hidden / model.heads;
+  model.tied = file.find_tensor("output.weight") == nullptr;
+  if (*kind == "llama")
+    read_llama(model, layers, file, metadata);
+  else
+    read_nemotron_h(model, layers, file, metadata);
+  const GgufTensor* embedding = file.find_tensor("token_embd.weight");
+  TETRAD_CHECK(embedding != nullptr && embedding->shape.size() == 2, "{}: token_embd.weight is missing",
+               file.where());
+  model.vocab = embedding->shape[0];
+  if (const GgufValue* name = file.find("general.name"))
+    if (const auto* text = std::get_if<std::string>(name);
+        text != nullptr && !text->empty() && text->size() <= kMaxName && !find_invalid_utf8(*text))
+      model.name = *text;
+  result.context = metadata.whole("context_length");
+  result.tokenizer_json = gguf_tokenizer_json(file);
+  return result;
+}
+
+}  // namespace tetrad

@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tetrad/interchange/checkpoint_source.h"
+#include "tetrad/interchange/gguf_model.h"
+#include "tetrad/tokenizer/bpe.h"
+#include "tetrad/tokenizer/tokenizer_json.h"
+
+namespace tetrad {
+namespace {
+
+enum TokenType : std::int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
+
+constexpr const char* kGpt2 = "gpt-2";
+constexpr const char* kLlama3 = "llama-bpe";
+constexpr std::string_view kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+BpeDefinition byte_definition() {
+  BpeDefinition definition;
+  for (int byte = 0; byte < ByteTokenizer::kVocab; ++byte)
+    definition.tokens.emplace_back(1, static_cast<char>(byte));
+  return definition;
+}
+
+template <typename T>
+const T* value_of(const GgufFile& file, std::string_view key) {
+  const GgufValue* value = file.find(key);
+  return value == nullptr ? nullptr : std::get_if<T>(value);
+}
+
+/// Bytes of the tokens, and which of them stand for themselves; false if one is not spelled as bytes are.
+bool read_tokens(const std::vector<std::string>& spelled, const std::vector<std::int32_t>& types,
+                 BpeDefinition& definition) {
+  for (std::size_t id = 0; id < spelled.size(); ++id) {
+    if (types[id] == kControl || types[id] == kUserDefined) {
+      definition.added.push_back({static_cast<std::int32_t>(id), spelled[id], types[id] == kControl});
+      definition.tokens.push_back(spelled[id]);
+      continue;
+    }
+    definition.tokens.push_back(types[id] == kUnused ? std::string() : unspell_bytes(spelled[id]));
+    if (types[id] != kUnused && definition.tokens.back().empty()) return false;
+  }
+  return true;
+}
+
+bool read_merges(const std::vector<std::string>& merges, const std::vector<std::string>& spelled,
+                 BpeDefinition& definition) {
+  std::map<std::string_view, std::int32_t> ids;
+  for (std::size_t id = 0; id < spelled.size(); ++id) ids.emplace(spelled[id], static_cast<std::int32_t>(id));
+  for (const std::string& merge : merges) {
+    const std::size_t space = merge.find(' ');
+    if (space == std::string::npos) return false;
+    const auto left = ids.find(std::string_view(merge).substr(0, space));
+    const auto right = ids.find(std::string_view(merge).substr(space + 1));
+    if (left == ids.end() || right == ids.end()) return false;
+    definition.merges.emplace_back(left->second, right->second);
+  }
+  return true;
+}
+
+}  // namespace
+
+GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return {{"tokenizer.ggml.model", std::string("no_vocab")}};
+  const auto* bpe = dynamic_cast<const BpeTokenizer*>(tokenizer);
+  const BpeDefinition bytes = byte_definition();
+  const BpeDefinition& definition = bpe != nullptr ? bpe->definition() : bytes;
+  std::vector<std::string> tokens;
+  std::vector<std::int32_t> types;
+  for (std::size_t id = 0; id < definition.tokens.size(); ++id) {
+    const auto added = std::ranges::find(definition.added, static_cast<std::int32_t>(id), &AddedToken::id);
+    const bool is_added = added != definition.added.end();
+    const bool is_unused = definition.tokens[id].empty();
+    tokens.push_back(is_unused  ? fmt::format("[unused {}]", id)
+                     : is_added ? definition.tokens[id]
+                                : spell_bytes(definition.tokens[id]));
+    types.push_back(is_unused ? kUnused : !is_added ? kNormal : added->special ? kControl : kUserDefined);
+  }
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : definition.merges)
+    merges.push_back(tokens[static_cast<std::size_t>(left)] + " " + tokens[static_cast<std::size_t>(right)]);
+  const bool is_gpt2 = definition.split == &gpt2_split();
+  GgufMetadata metadata = {{"tokenizer.ggml.model", std::string("gpt2")},
+                           {"tokenizer.ggml.pre", std::string(is_gpt2 ? kGpt2 : kLlama3)},
+                           {"tokenizer.ggml.tokens", std::move(tokens)},
+                           {"tokenizer.ggml.token_type", std::move(types)},
+                           {"tokenizer.ggml.merges", std::move(merges)},
+                           {"tokenizer.ggml.add_bos_token", false}};
+  if (const auto end = tokenizer->end_of_document())
+    metadata.emplace_back("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(*end));
+  return metadata;
+}
+
+std::string gguf_tokenizer_json(const GgufFile& file) {
+  const auto* model = value_of<std::string>(file, "tokenizer.ggml.model");
+  const auto* pre = value_of<std::string>(file, "tokenizer.ggml.pre");
+  const auto* tokens = value_of<std::vector<std::string>>(file, "tokenizer.ggml.tokens");
+  const auto* types = value_of<std::vector<std::int32_t>>(file, "tokenizer.ggml.token_type");
+  const auto* merges = value_of<std::vector<std::string>>(file, "tokenizer.ggml.merges");
+  const bool is_bpe = model != nullptr && *model == "gpt2" && pre != nullptr && tokens != nullptr &&
+                      types != nullptr && tokens->size() == types->size();
+  if (!is_bpe) return {};
+  BpeDefinition definition;
+  definition.split = *pre == kGpt2 ? &gpt2_split() : *pre == kLlama3 ? find_split(kLlama3Pattern) : nullptr;
+  if (definition.split == nullptr) return {};
+  definition.ignore_merges = *pre == kLlama3;
+  // An empty list has no kind, so a tokenizer without merges has none to read.
+  const std::vector<std::string> none;
+  if (!read_tokens(*tokens, *types, definition) ||
+      !read_merges(merges != nullptr ? *merges : none, *tokens, definition))
+    return {};
+  return to_tokenizer_json(definition);
+}
+
+}  // namespace tetrad

@@ -1,0 +1,24 @@
+#pragma once
+// config.json and generation_config.json, as transformers reads them.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "tetrad/core/dtype.h"
+#include "tetrad/interchange/tensor_map.h"
+
+namespace tetrad {
+
+struct HfConfigOptions {
+  std::int64_t context = 0;                 //!< tokens that the model was trained to look at
+  DType dtype = DType::bf16;                //!< of the weights that are not quantized
+  std::optional<std::int32_t> end_of_text;  //!< token
+};
+
+/// config/hf_model reads the same model back, except for its name and the chunk of the scan.
+nlohmann::ordered_json hf_config(const ModelConfig& model, Family family, const HfConfigOptions& options);
+
+nlohmann::ordered_json hf_generation_config(const HfConfigOptions& options);
+
+}  // namespace tetrad

@@ -1,0 +1,105 @@
+#include "tetrad/interchange/nvfp4_plan.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tetrad/core/error.h"
+#include "tetrad/numerics/nvfp4.h"
+
+namespace tetrad {
+namespace {
+
+constexpr std::uint8_t kSmallestScale = 0x01;  //!< 2^-9
+constexpr std::byte kSigns{0x88};              //!< of the two codes in a byte
+
+void check_servable(const std::string& layer, const LinearPrecision& precision) {
+  const auto& weight = precision[Operand::fprop_w];
+  const auto& input = precision[Operand::fprop_x];
+  const auto refuse = [&](std::string_view what) {
+    fail(
+        "{} cannot be served as it was trained: {}; quantize the final weights anew with --precision nvfp4, "
+        "or "
+        "export without NVFP4 (--to hf, or --to gguf --precision bf16)",
+        layer, what);
+  };
+  if (weight->format != Format::nvfp4) refuse("its weights are " + std::string(name_of(weight->format)));
+  if (!input || input->format != Format::nvfp4)
+    refuse("its inputs are not NVFP4, as servers would make them");
+  if (weight->hadamard != 0) refuse("its weights are transformed before they are quantized");
+  if (weight->rounding != Rounding::nearest) refuse("its weights are rounded stochastically");
+}
+
+}  // namespace
+
+Nvfp4Plan::Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,
+                     const std::vector<MappedParameter>& parameters) {
+  const Recipe recipe(precision, model.blocks());
+  for (const MappedParameter& parameter : parameters) {
+    if (parameter.linear.empty()) continue;
+    const LinearPrecision layer = recipe.at({parameter.linear, parameter.block}, 1.0);
+    if (!layer[Operand::fprop_w]) continue;
+    check_servable(parameter.linear, layer);
+    layers_.emplace(parameter.linear, *layer[Operand::fprop_w]);
+  }
+}
+
+void Nvfp4Plan::require_layers() const {
+  TETRAD_CHECK(!layers_.empty(),
+               "no layer of this model has NVFP4 weights at the end of training: export it with --to hf, or "
+               "quantize it now with --precision nvfp4");
+}
+
+const QuantSpec* Nvfp4Plan::find(const MappedParameter& parameter) const {
+  const auto found = layers_.find(parameter.linear);
+  return found == layers_.end() ? nullptr : &found->second;
+}
+
+std::span<const std::byte> Nvfp4Weight::code_rows(std::int64_t first, std::int64_t count) const {
+  const std::int64_t bytes = cols / 2;
+  return std::span(codes).subspan(static_cast<std::size_t>(first * bytes),
+                                  static_cast<std::size_t>(count * bytes));
+}
+
+std::span<const std::byte> Nvfp4Weight::scale_rows(std::int64_t first, std::int64_t count) const {
+  const std::int64_t bytes = cols / nvfp4::kBlock;
+  return std::span(scales).subspan(static_cast<std::size_t>(first * bytes),
+                                   static_cast<std::size_t>(count * bytes));
+}
+
+Nvfp4Scale nvfp4_scale(float amax, bool adaptive) {
+  if (amax == 0) return {};
+  const float encode = nvfp4::tensor_scale(amax, adaptive).encode;
+  return {encode, nvfp4::alpha_amax(amax, adaptive) / nvfp4::tensor_range(adaptive)};
+}
+
+Nvfp4Weight quantize_weight(Backend& cpu, const MappedParameter& parameter, const QuantSpec& spec,
+                            std::span<const float> values) {
+  QuantizedTensor quantized;
+  QuantizeOptions options;
+  options.telemetry = Telemetry::none;
+  cpu.quantize(view_of(values.data(), parameter.rows(), parameter.columns()), spec, options, quantized);
+  Nvfp4Weight weight;
+  weight.rows = quantized.rows;
+  weight.cols = quantized.cols;
+  const auto copy = [](const Buffer& buffer) {
+    return std::vector<std::byte>(buffer.data(), buffer.data() + buffer.size());
+  };
+  weight.codes = copy(quantized.codes);
+  weight.scales = copy(quantized.scales);
+  const Nvfp4Scale scale = nvfp4_scale(quantized.amax, spec.adaptive);
+  weight.encode_scale = scale.encode;
+  weight.decode_scale = scale.decode;
+  constexpr std::size_t kCodeBytes = nvfp4::kBlock / 2;
+  for (std::size_t block = 0; block < weight.scales.size(); ++block) {
+    const auto byte = std::to_integer<std::uint8_t>(weight.scales[block]);
+    if (byte > E4m3::kMaxCode)
+      throw Error(fmt::format("{} has the scale byte 0x{:02X}; this is a bug", parameter.name, byte),
+                  ExitCode::failure);
+    if (byte != 0) continue;
+    weight.scales[block] = std::byte{kSmallestScale};
+    for (std::size_t i = 0; i < kCodeBytes; ++i) weight.codes[block * kCodeBytes + i] &= kSigns;
+  }
+  return weight;
+}
+
+}  // namespace tetrad

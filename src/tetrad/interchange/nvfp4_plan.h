@@ -1,0 +1,58 @@
+#pragma once
+// Which layers of a model are served in NVFP4, and the codes of their weights: those of the forward pass.
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tetrad/interchange/tensor_map.h"
+#include "tetrad/ops/backend.h"
+#include "tetrad/recipe/recipe.h"
+
+namespace tetrad {
+
+class Nvfp4Plan {
+ public:
+  /// The layers whose forward pass is NVFP4 at the end of training with `precision`. Throws Error (bad input)
+  /// if there is one whose values no server can compute: another format, a transform, weights that are
+  /// rounded stochastically.
+  Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,
+            const std::vector<MappedParameter>& parameters);
+
+  /// nullptr: the layer stays as it is.
+  const QuantSpec* find(const MappedParameter& parameter) const;
+  std::size_t size() const { return layers_.size(); }
+  /// Throws Error (bad input) if no layer is NVFP4: there would be nothing to serve in it.
+  void require_layers() const;
+
+ private:
+  std::map<std::string, QuantSpec, std::less<>> layers_;  //!< weight's, by the name of the linear layer
+};
+
+/// A weight [rows, cols] as files have it. No scale byte is NaN or zero: where a block's scale underflowed to
+/// zero, it is the smallest there is, and the codes are zero.
+struct Nvfp4Weight {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::vector<std::byte> codes;   //!< [rows, cols/2], even element in the low nibble
+  std::vector<std::byte> scales;  //!< E4M3, [rows, cols/16]
+  float encode_scale = 1;         //!< what values were multiplied by: 2688 / amax
+  float decode_scale = 1;         //!< amax / 2688
+
+  std::span<const std::byte> code_rows(std::int64_t first, std::int64_t count) const;
+  std::span<const std::byte> scale_rows(std::int64_t first, std::int64_t count) const;
+};
+
+Nvfp4Weight quantize_weight(Backend& cpu, const MappedParameter& parameter, const QuantSpec& spec,
+                            std::span<const float> values);
+
+/// The scales that a tensor with this amax is encoded and decoded with; both 1 if it is zero.
+struct Nvfp4Scale {
+  float encode = 1;
+  float decode = 1;
+};
+Nvfp4Scale nvfp4_scale(float amax, bool adaptive = false);
+
+}  // namespace tetrad

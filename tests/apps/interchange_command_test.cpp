@@ -1,0 +1,92 @@
+// Export, import and training that goes on from an import, as a user types them.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "support/files.h"
+#include "support/process.h"
+#include "support/training.h"
+
+namespace tetrad::testing {
+namespace {
+
+constexpr const char* kModel =
+    "model: {pattern: \"*-*-\", hidden: 64, heads: 2, kv_heads: 1, head_dim: 32, ffn: 128, activation: "
+    "swiglu, vocab: 64, tied: true}\n";
+
+class Interchange : public Training {
+ protected:
+  void SetUp() override {
+    Training::SetUp();
+    Words words = arguments(kModel, "nvfp4", "run", {"precision.schedule=[]"});
+    ASSERT_EQ(run_tetrad(words).exit_code, 0);
+    write_file(folder_ / "ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12\n60 3 3 9\n");
+  }
+
+  void expect_ok(const Words& words) {
+    const Outcome outcome = run_tetrad(words);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+  void expect_refused(const Words& words, const std::string& word) {
+    const Outcome outcome = run_tetrad(words);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
+  }
+  nlohmann::json scores(const std::string& checkpoint, const std::string& precision) {
+    const Outcome outcome = run_tetrad({"score", folder_.file(checkpoint), "--tokens",
+                                        folder_.file("ids.txt"), "--precision", precision, "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out).value("lines", nlohmann::json());
+  }
+};
+
+TEST_F(Interchange, AroundTheWorldAndBack) {
+  expect_ok(
+      {"export", folder_.file("run"), "-o", folder_.file("hf"), "--dtype", "f32", "--shard-gb", "0.0001"});
+  expect_ok({"import", folder_.file("hf"), "-o", folder_.file("back")});
+  EXPECT_EQ(scores("back", "f32"), scores("run", "f32"));
+
+  // What was trained in NVFP4 computes the same at full precision from each of the serving formats.
+  for (const char* to : {"modelopt", "compressed-tensors", "gguf"}) {
+    const std::string name = std::string("model-") + to + ".gguf";
+    expect_ok({"export", folder_.file("run"), "-o", folder_.file(name), "--to", to});
+    expect_ok({"import", folder_.file(name), "-o", folder_.file(name + "-back")});
+    const nlohmann::json lines = scores(name + "-back", "f32");
+    ASSERT_EQ(lines.size(), 2U) << to;
+    EXPECT_TRUE(std::isfinite(lines[0]["sum"].get<double>()));
+    expect_refused({"export", folder_.file("run"), "-o", folder_.file(name), "--to", to}, "--force");
+    expect_ok({"export", folder_.file("run"), "-o", folder_.file(name), "--to", to, "--force"});
+  }
+}
+
+TEST_F(Interchange, TrainingGoesOnFromAnImport) {
+  expect_ok({"export", folder_.file("run"), "-o", folder_.file("hf"), "--dtype", "f32"});
+  expect_ok({"import", folder_.file("hf"), "-o", folder_.file("imported")});
+  // The model comes from the checkpoint; saying it again is allowed, saying another one is not.
+  expect_ok(arguments("", "nvfp4", "on", {"--from", folder_.file("imported")}));
+  expect_ok(arguments(kModel, "nvfp4", "said", {"--from", folder_.file("imported")}));
+  EXPECT_EQ(metrics("said"), metrics("on"));
+  expect_refused(arguments(kModel, "nvfp4", "other", {"--from", folder_.file("imported"), "model.ffn=64"}),
+                 "model.ffn");
+  expect_refused(arguments("", "nvfp4", "other", {"--from", folder_.file("hf")}), "tetrad import");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
+
+  // Its first step has the weights of the import: the same as the original's, and not random ones.
+  expect_ok(arguments("", "nvfp4", "original", {"--from", folder_.file("run")}));
+  EXPECT_EQ(metrics("original"), metrics("on"));
+  expect_ok(arguments(kModel, "nvfp4", "random"));
+  EXPECT_NE(metrics("random")[0]["loss"], metrics("on")[0]["loss"]);
+  EXPECT_EQ(metrics("on")[0]["step"], 1);
+
+  // Killed before its first checkpoint, it begins again with those weights.
+  const Words words = arguments("", "nvfp4", "killed", {"--from", folder_.file("imported")});
+  EXPECT_NE(run_tetrad(words, {"TETRAD_FAILPOINTS=checkpoint.write=kill"}).exit_code, 0);
+  finish("killed");
+  EXPECT_EQ(metrics("killed"), metrics("on"));
+}
+
+}  // namespace
+}  // namespace tetrad::testing

@@ -1,0 +1,363 @@
+// Export to Hugging Face's layout and import of it: what goes around comes around, to the bit.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "interchange/checkpoints.h"
+#include "support/errors.h"
+#include "tetrad/config/hf_model.h"
+#include "tetrad/eval/loaded_model.h"
+#include "tetrad/interchange/export.h"
+#include "tetrad/interchange/hf_config.h"
+#include "tetrad/interchange/import.h"
+#include "tetrad/numerics/bf16.h"
+#include "tetrad/numerics/f16.h"
+#include "tetrad/tokenizer/bpe.h"
+#include "tetrad/tokenizer/tokenizer_json.h"
+
+namespace tetrad::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::uint64_t kOneFile = ~0ULL;
+
+class Hf : public ::testing::Test {
+ protected:
+  fs::path path(const std::string& name) const { return folder_ / name; }
+  Json json(const fs::path& file) const { return Json::parse(read_file(file)); }
+
+  TemporaryFolder folder_{memory_folder()};
+};
+
+class HfFamilies : public Hf, public ::testing::WithParamInterface<Example> {};
+
+TEST_P(HfFamilies, TheMapHasEveryParameterOfTheDecoder) {
+  const ModelConfig& model = GetParam().model;
+  Decoder decoder(cpu_backend(), model, 1, 16);
+  const std::vector<MappedParameter> map = tensor_map(model, family_of(model));
+  ASSERT_EQ(map.size(), decoder.parameters().size());
+  std::set<std::string> theirs;
+  std::set<std::string> linears;
+  for (Linear* linear : decoder.linears()) linears.insert(linear->name());
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    EXPECT_EQ(map[i].name, decoder.parameters()[i]->name);
+    EXPECT_EQ(map[i].shape, decoder.parameters()[i]->shape) << map[i].name;
+    std::int64_t row = 0;
+    for (const Piece& piece : map[i].pieces) {
+      EXPECT_EQ(piece.first_row, row) << piece.name;
+      row += piece.shape[0];
+      EXPECT_EQ(element_count(piece.shape), piece.shape[0] * map[i].columns()) << piece.name;
+      EXPECT_TRUE(theirs.insert(piece.name).second) << piece.name;
+    }
+    EXPECT_EQ(row, map[i].rows()) << map[i].name;
+    EXPECT_EQ(linears.contains(map[i].linear), !map[i].linear.empty()) << map[i].name;
+    linears.erase(map[i].linear);
+  }
+  EXPECT_TRUE(linears.empty());
+}
+
+TEST_P(HfFamilies, ConfigsAreReadBack) {
+  ModelConfig model = GetParam().model;
+  const std::string text =
+      hf_config(model, family_of(model), {.context = 32, .dtype = DType::bf16, .end_of_text = 3}).dump();
+  const ModelConfig back = parse_hf_model(text, "config.json");
+  model.name = back.name;
+  model.mamba.chunk = back.mamba.chunk;
+  EXPECT_EQ(back, model) << text;
+}
+
+TEST_P(HfFamilies, F32ComesBackToTheBit) {
+  const fs::path checkpoint = make_checkpoint(path("run"), small_config(GetParam().model));
+  for (const std::uint64_t shard_bytes : {kOneFile, std::uint64_t{60'000}}) {
+    const std::string name = shard_bytes == kOneFile ? "single" : "sharded";
+    const ExportSummary summary =
+        export_hf(CheckpointSource(path("run")), path(name), {DType::f32, shard_bytes, Overwrite::no});
+    EXPECT_EQ(summary.shards == 1, shard_bytes == kOneFile);
+    EXPECT_EQ(fs::exists(path(name) / "model.safetensors.index.json"), summary.shards > 1);
+    import_checkpoint(path(name), path(name + "-back"), {"test", Overwrite::no});
+    expect_same_weights(read_weights(path(name + "-back")), read_weights(checkpoint));
+  }
+}
+
+TEST_P(HfFamilies, NarrowTypesAreRoundedOnceAndThenStay) {
+  const fs::path checkpoint = make_checkpoint(path("run"), small_config(GetParam().model));
+  const CheckpointSource source(checkpoint);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::string name(name_of(dtype));
+    export_hf(source, path(name), {dtype, kOneFile, Overwrite::no});
+    import_checkpoint(path(name), path(name + "-back"), {"test", Overwrite::no});
+    auto expected = read_weights(checkpoint);
+    for (auto& [parameter, values] : expected) {
+      const bool stays =
+          parameter.ends_with(".a_log") || parameter.ends_with(".d") || parameter.ends_with(".dt_bias");
+      if (stays) continue;
+      for (float& value : values)
+        value = dtype == DType::bf16 ? round_to_bf16(value) : F16::decode(F16::encode(value));
+    }
+    expect_same_weights(read_weights(path(name + "-back")), expected);
+  }
+}
+
+TEST_P(HfFamilies, AnImportComputesWhatTheOriginalDoes) {
+  make_checkpoint(path("run"), small_config(GetParam().model));
+  export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile, Overwrite::no});
+  import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no});
+  const std::vector<std::int32_t> tokens = {1, 200, 33, 4, 271, 0, 17, 90};
+  std::vector<std::vector<float>> logits;
+  for (const char* name : {"run", "back"}) {
+    LoadedModel model(path(name), {.precision = "f32"}, cpu_backend());
+    Session session = model.decoder().start(16);
+    Pass pass = model.pass();
+    logits.push_back(model.decoder().extend(pass, session, tokens, false));
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HfFamilies, ::testing::ValuesIn(examples()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_F(Hf, FilesAreAsTransformersWantsThem) {
+  make_checkpoint(path("run"), small_config(small_llama(true)), ByteTokenizer().hash());
+  export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, 60'000, Overwrite::no});
+  const Json config = json(path("hf") / "config.json");
+  EXPECT_EQ(config["architectures"], Json({"LlamaForCausalLM"}));
+  EXPECT_EQ(config["num_hidden_layers"], 3);
+  EXPECT_EQ(config["torch_dtype"], "bfloat16");
+  EXPECT_EQ(config["eos_token_id"], 0);
+  EXPECT_EQ(config["max_position_embeddings"], 512);
+  EXPECT_EQ(config["rope_scaling"]["rope_type"], "llama3");
+  EXPECT_EQ(config["rms_norm_eps"].dump(), "1e-05");
+  EXPECT_EQ(json(path("hf") / "generation_config.json")["eos_token_id"], 0);
+
+  const Json index = json(path("hf") / "model.safetensors.index.json");
+  std::set<std::string> files;
+  std::uint64_t total = 0;
+  for (const auto& [tensor, file] : index["weight_map"].items()) files.insert(file.get<std::string>());
+  for (const std::string& name : files) {
+    const SafetensorsFile file(path("hf") / name);
+    EXPECT_EQ(file.metadata().at("format"), "pt");
+    for (const TensorInfo& info : file.tensors()) {
+      EXPECT_EQ(index["weight_map"][info.name], name);
+      EXPECT_EQ(info.dtype, DType::bf16);
+      total += info.end - info.begin;
+    }
+  }
+  EXPECT_EQ(index["metadata"]["total_size"], total);
+  EXPECT_EQ(*files.begin(), "model-00001-of-0000" + std::to_string(files.size()) + ".safetensors");
+  EXPECT_FALSE(index["weight_map"].contains("lm_head.weight"));
+}
+
+TEST_F(Hf, BytesComeBackAsBytes) {
+  make_checkpoint(path("run"), small_config(small_llama(false)), ByteTokenizer().hash());
+  const CheckpointSource source(path("run"));
+  export_hf(source, path("hf"), {DType::bf16, kOneFile, Overwrite::no});
+  const auto tokenizer = load_tokenizer_json(path("hf") / "tokenizer.json");
+  const std::string text = "na\xC3\xAFve \x01\xFF\n";
+  EXPECT_EQ(tokenizer->encode(text), ByteTokenizer().encode(text));
+  const ImportSummary summary = import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no});
+  EXPECT_EQ(summary.tokenizer, "bytes");
+  EXPECT_EQ(load_state(path("back")).tokenizer_hash, ByteTokenizer().hash());
+  EXPECT_TRUE(summary.warnings.empty());
+}
+
+TEST_F(Hf, ATokenizerTravels) {
+  BpeDefinition definition;
+  for (int byte = 0; byte < 256; ++byte) definition.tokens.emplace_back(1, static_cast<char>(byte));
+  definition.tokens.emplace_back("th");
+  definition.merges.emplace_back('t', 'h');
+  definition.tokens.emplace_back(kEndOfText);
+  definition.added.push_back({257, std::string(kEndOfText), true});
+  const BpeTokenizer tokenizer(definition);
+  make_checkpoint(path("run"), small_config(small_llama(false)), tokenizer.hash(),
+                  to_tokenizer_json(definition));
+  export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, kOneFile, Overwrite::no});
+  EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["eos_token"], "<|endoftext|>");
+  EXPECT_EQ(json(path("hf") / "config.json")["eos_token_id"], 257);
+  import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no});
+  EXPECT_EQ(load_state(path("back")).tokenizer_hash, tokenizer.hash());
+  EXPECT_EQ(CheckpointSource(path("back")).tokenizer()->hash(), tokenizer.hash());
+
+  // One that we do not read is left out with a word about it, and one that is too large as well.
+  write_file(path("hf") / "tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
+  const ImportSummary summary = import_checkpoint(path("hf"), path("without"), {"test", Overwrite::no});
+  EXPECT_EQ(summary.tokenizer, "");
+  ASSERT_EQ(summary.warnings.size(), 1U);
+  EXPECT_FALSE(fs::exists(path("without") / "tokenizer.json"));
+}
+
+TEST_F(Hf, ModelsThatNobodyElseHasAreRefused) {
+  ModelConfig model = small_llama(false);
+  model.rope.reset();
+  expect_bad_input([&] { family_of(model); }, {"neither a Llama", "Nemotron-H", "no RoPE"});
+  model = small_hybrid(false);
+  model.activation = Activation::swiglu;
+  expect_bad_input([&] { family_of(model); }, {"SwiGLU"});
+}
+
+TEST_F(Hf, ValuesThatDoNotFitF16AreRefused) {
+  const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_llama(true)));
+  const CheckpointSource source(checkpoint);
+  DenseEncoder encoder(DType::f16);
+  const MappedParameter& norm = source.parameters()[1];
+  ShardedWriter writer(folder_.path(), encoder.declare(norm), kOneFile);
+  std::vector<float> values(64, 65519.0f);
+  values[5] = 65520.0f;
+  expect_bad_input([&] { encoder.write(norm, values, writer); }, {"blocks.0.norm.weight", "F16", "bf16"});
+}
+
+TEST_F(Hf, FoldersAreOnlyReplacedIfTheyAreOurs) {
+  make_checkpoint(path("run"), small_config(small_llama(true)));
+  const CheckpointSource source(path("run"));
+  const ExportOptions plain{DType::bf16, kOneFile, Overwrite::no};
+  const ExportOptions force{DType::f32, kOneFile, Overwrite::yes};
+  fs::create_directory(path("empty"));
+  export_hf(source, path("empty"), plain);
+  expect_bad_input([&] { export_hf(source, path("empty"), plain); }, {"not empty", "--force"});
+  export_hf(source, path("empty"), force);
+  EXPECT_EQ(json(path("empty") / "config.json")["torch_dtype"], "float32");
+
+  fs::create_directory(path("mine"));
+  write_file(path("mine") / "thesis.txt", "all of it");
+  expect_bad_input([&] { export_hf(source, path("mine"), force); }, {"not something that this command"});
+  EXPECT_EQ(read_file(path("mine") / "thesis.txt"), "all of it");
+  expect_bad_input([&] { import_checkpoint(path("empty"), path("run"), {"test", Overwrite::yes}); }, {"run"});
+  expect_bad_input(
+      [&] {
+        import_checkpoint(path("empty"), source.path(), {"test", Overwrite::yes});
+      },
+      {"step"});
+  // Nothing half-written lies about.
+  EXPECT_EQ(folder_.files(), (std::vector<std::string>{"empty", "mine", "run"}));
+}
+
+/// An export that a test spoils in one way.
+class BadFolders : public Hf {
+ protected:
+  void SetUp() override {
+    make_checkpoint(path("run"), small_config(small_llama(true)));
+    export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, 60'000, Overwrite::no});
+    index_ = json(path("hf") / "model.safetensors.index.json");
+  }
+  void expect_refused(const std::vector<std::string>& words) {
+    expect_bad_input([&] { import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no}); }, words);
+    EXPECT_FALSE(fs::exists(path("back")));
+    EXPECT_EQ(folder_.files(), (std::vector<std::string>{"hf", "run"}));
+  }
+  void write_index() { write_file(path("hf") / "model.safetensors.index.json", index_.dump()); }
+  fs::path shard_of(const std::string& tensor) {
+    return path("hf") / index_["weight_map"][tensor].get<std::string>();
+  }
+  /// The shard of a tensor with `change` applied to all its tensors; nothing: the tensor is left out.
+  void rewrite(const fs::path& shard,
+               const std::function<std::optional<TensorDeclaration>(TensorDeclaration)>& change,
+               float fill = 0) {
+    std::vector<TensorDeclaration> kept;
+    {
+      const SafetensorsFile file(shard);
+      for (const TensorInfo& info : file.tensors())
+        if (auto changed = change({info.name, info.dtype, info.shape})) kept.push_back(*changed);
+    }
+    SafetensorsWriter writer(shard, kept);
+    for (const TensorDeclaration& tensor : kept) {
+      std::vector<float> values(checked_tensor_bytes("test", tensor.dtype, tensor.shape) / 4 + 1, fill);
+      writer.write(
+          tensor.name,
+          std::as_bytes(std::span(values)).first(checked_tensor_bytes("test", tensor.dtype, tensor.shape)));
+    }
+    writer.commit();
+  }
+
+  Json index_;
+};
+
+TEST_F(BadFolders, ShardsOutsideOfTheFolder) {
+  for (const char* name :
+       {"../evil.safetensors", "/etc/passwd", "sub/a.safetensors", ".hidden.safetensors", "model.bin", ""}) {
+    index_["weight_map"]["model.norm.weight"] = name;
+    write_index();
+    expect_refused({"shard"});
+  }
+  index_["weight_map"]["model.norm.weight"] = 7;
+  write_index();
+  expect_refused({"model.norm.weight"});
+}
+
+TEST_F(BadFolders, IndexAndShardsThatDisagree) {
+  const fs::path shard = shard_of("model.norm.weight");
+  const std::string bytes = read_file(shard);
+  fs::remove(shard);
+  expect_refused({"missing", shard.filename().string()});
+  write_file(shard, bytes.substr(0, bytes.size() - 2));
+  expect_refused({shard.filename().string()});
+  write_file(shard, bytes);
+  index_["weight_map"].erase("model.norm.weight");
+  write_index();
+  expect_refused({"model.norm.weight", "does not list"});
+  index_["weight_map"]["model.norm.weight"] = index_["weight_map"]["model.embed_tokens.weight"];
+  write_index();
+  expect_refused({"model.norm.weight"});
+  write_file(path("hf") / "model.safetensors.index.json", "{\"weight_map\": []}");
+  expect_refused({"weight_map"});
+}
+
+TEST_F(BadFolders, TensorsThatAreMissingMisshapedOrTooMany) {
+  const fs::path shard = shard_of("model.norm.weight");
+  rewrite(shard, [](TensorDeclaration t) -> std::optional<TensorDeclaration> {
+    if (t.name == "model.norm.weight") t.shape = {32};
+    return t;
+  });
+  expect_refused({"model.norm.weight", "[32]", "[64]"});
+  rewrite(shard, [](TensorDeclaration t) -> std::optional<TensorDeclaration> {
+    if (t.name == "model.norm.weight") t.dtype = DType::i16, t.shape = {64};
+    return t;
+  });
+  expect_refused({"model.norm.weight", "I16"});
+  rewrite(shard, [](TensorDeclaration t) -> std::optional<TensorDeclaration> {
+    if (t.name == "model.norm.weight") t.name = "model.layers.3.input_layernorm.weight", t.dtype = DType::f32;
+    return t;
+  });
+  index_["weight_map"]["model.layers.3.input_layernorm.weight"] = shard.filename().string();
+  index_["weight_map"].erase("model.norm.weight");
+  write_index();
+  expect_refused({"model.norm.weight", "missing"});
+}
+
+TEST_F(BadFolders, TensorsThatTheModelDoesNotHave) {
+  Json config = json(path("hf") / "config.json");
+  config["num_hidden_layers"] = 2;
+  write_file(path("hf") / "config.json", config.dump());
+  expect_refused({"model.layers.2.", "has no tensor"});
+}
+
+TEST_F(BadFolders, ValuesThatAreNotFinite) {
+  rewrite(
+      shard_of("model.norm.weight"), [](const TensorDeclaration& t) { return std::optional(t); },
+      std::numeric_limits<float>::quiet_NaN());
+  expect_refused({"not finite"});
+}
+
+TEST_F(BadFolders, AHeadThatIsSaidToBeTiedAndIsNot) {
+  const fs::path head = path("hf") / "model-head.safetensors";
+  SafetensorsWriter writer(head, {{"lm_head.weight", DType::f32, {272, 64}}});
+  const std::vector<float> zeros(272 * 64);
+  writer.write("lm_head.weight", std::as_bytes(std::span(zeros)));
+  writer.commit();
+  index_["weight_map"]["lm_head.weight"] = head.filename().string();
+  write_index();
+  expect_refused({"tie_word_embeddings", "lm_head.weight"});
+}
+
+TEST_F(BadFolders, FoldersThatAreNoModels) {
+  expect_bad_input([&] { import_checkpoint(path("nowhere"), path("back"), {}); }, {"neither a folder"});
+  fs::create_directory(path("hf") / "sub");
+  expect_bad_input([&] { import_checkpoint(path("hf") / "sub", path("back"), {}); }, {"config.json"});
+  fs::remove(path("hf") / "model.safetensors.index.json");
+  expect_refused({"safetensors"});
+}
+
+}  // namespace
+}  // namespace tetrad::testing

@@ -1,0 +1,330 @@
+// NVFP4 for serving: fields of ModelOpt and compressed-tensors, and that the values are those of the forward
+// pass, as a second reading of docs/numerics.md computes them.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "interchange/checkpoints.h"
+#include "oracle/oracle.h"
+#include "support/errors.h"
+#include "tetrad/interchange/calibration.h"
+#include "tetrad/interchange/export_nvfp4.h"
+#include "tetrad/interchange/import.h"
+
+namespace tetrad::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+const ExportOptions kOptions{DType::bf16, ~0ULL, Overwrite::no};
+
+/// Some amax for every layer.
+InputAmax invented_amax(const CheckpointSource& source) {
+  InputAmax amax;
+  for (const MappedParameter& parameter : source.parameters())
+    if (!parameter.linear.empty()) amax[parameter.linear] = 0.5f + static_cast<float>(amax.size());
+  return amax;
+}
+
+oracle::Result reference(const CheckpointSource& source, const MappedParameter& parameter) {
+  return oracle::quantize(source.values(parameter), parameter.rows(), parameter.columns(),
+                          {.block_rows = 16, .block_cols = 16});
+}
+
+class Serving : public ::testing::Test {
+ protected:
+  fs::path path(const std::string& name) const { return folder_ / name; }
+  Json json(const fs::path& file) const { return Json::parse(read_file(file)); }
+
+  void run_export(const CheckpointSource& source, const std::string& out, ServingFormat format) {
+    const Nvfp4Plan plan(source.config().precision, source.config().model, source.parameters());
+    export_nvfp4(source, path(out), kOptions, format, plan, invented_amax(source), cpu_backend());
+  }
+
+  static float scalar(const SafetensorsFile& file, const std::string& name,
+                      const std::vector<std::int64_t>& shape) {
+    const TensorInfo* info = file.find(name);
+    EXPECT_NE(info, nullptr) << name;
+    if (info == nullptr) return 0;
+    EXPECT_EQ(info->dtype, DType::f32);
+    EXPECT_EQ(info->shape, shape);
+    float value = 0;
+    std::memcpy(&value, file.bytes(*info).data(), sizeof(value));
+    return value;
+  }
+
+  static std::vector<std::uint8_t> bytes(const SafetensorsFile& file, const std::string& name, DType dtype,
+                                         const std::vector<std::int64_t>& shape) {
+    const TensorInfo* info = file.find(name);
+    EXPECT_NE(info, nullptr) << name;
+    if (info == nullptr) return {};
+    EXPECT_EQ(info->dtype, dtype);
+    EXPECT_EQ(info->shape, shape);
+    const auto data = file.bytes(*info);
+    const auto* first = reinterpret_cast<const std::uint8_t*>(data.data());
+    return {first, first + data.size()};
+  }
+
+  TemporaryFolder folder_{memory_folder()};
+};
+
+class ServingFamilies : public Serving, public ::testing::WithParamInterface<Example> {};
+
+std::string module_of(const Piece& piece) { return piece.name.substr(0, piece.name.rfind('.')); }
+
+TEST_P(ServingFamilies, ModelOptHasTheCodesOfTheForwardPass) {
+  const ModelConfig& model = GetParam().model;
+  make_checkpoint(path("run"), small_config(model));
+  const CheckpointSource source(path("run"));
+  run_export(source, "out", ServingFormat::modelopt);
+  const SafetensorsFile file(path("out") / "model.safetensors");
+  const InputAmax amax = invented_amax(source);
+  std::set<std::string> expected_tensors;
+  std::set<std::string> expected_excluded;
+  int quantized = 0;
+  for (const MappedParameter& parameter : source.parameters()) {
+    // the recipe of small_config() keeps the first and the last block
+    const bool is_nvfp4 =
+        !parameter.linear.empty() && parameter.block != 0 && parameter.block != model.blocks() - 1;
+    for (const Piece& piece : parameter.pieces) {
+      if (!is_nvfp4) {
+        expected_tensors.insert(piece.name);
+        if (parameter.shape.size() > 1) expected_excluded.insert(module_of(piece));
+        continue;
+      }
+      ++quantized;
+      const oracle::Result result = reference(source, parameter);
+      const std::string module = module_of(piece);
+      for (const char* name : {".weight", ".weight_scale", ".weight_scale_2", ".input_scale"})
+        expected_tensors.insert(module + name);
+      const std::int64_t rows = piece.shape[0];
+      const std::int64_t cols = piece.shape[1];
+      const auto part = [&](const std::vector<std::uint8_t>& all, std::int64_t width) {
+        const auto begin = all.begin() + piece.first_row * width;
+        return std::vector<std::uint8_t>(begin, begin + rows * width);
+      };
+      EXPECT_EQ(bytes(file, module + ".weight", DType::u8, {rows, cols / 2}), part(result.packed, cols / 2));
+      EXPECT_EQ(bytes(file, module + ".weight_scale", DType::f8_e4m3, {rows, cols / 16}),
+                part(result.scale_bytes, cols / 16));
+      // one for all that a server fuses
+      EXPECT_EQ(scalar(file, module + ".weight_scale_2", {}), result.amax / 2688.0f);
+      EXPECT_EQ(scalar(file, module + ".input_scale", {}), amax.at(parameter.linear) / 2688.0f);
+    }
+    if (!parameter.copy.empty()) {
+      expected_excluded.insert("lm_head");
+      if (parameter.writes_copy) expected_tensors.insert("lm_head.weight");
+    }
+  }
+  EXPECT_GT(quantized, 4);
+  std::set<std::string> tensors;
+  for (const TensorInfo& info : file.tensors()) tensors.insert(info.name);
+  EXPECT_EQ(tensors, expected_tensors);
+
+  const Json quant = json(path("out") / "hf_quant_config.json")["quantization"];
+  EXPECT_EQ(quant["quant_algo"], "NVFP4");
+  EXPECT_EQ(quant["group_size"], 16);
+  EXPECT_TRUE(quant.contains("kv_cache_quant_algo") && quant["kv_cache_quant_algo"].is_null());
+  EXPECT_EQ(quant["exclude_modules"].get<std::set<std::string>>(), expected_excluded);
+  const Json config = json(path("out") / "config.json")["quantization_config"];
+  EXPECT_EQ(config["quant_method"], "modelopt");
+  EXPECT_EQ(config["quant_algo"], "NVFP4");
+  EXPECT_EQ(config["group_size"], 16);
+  EXPECT_EQ(config["ignore"], quant["exclude_modules"]);
+  EXPECT_EQ(config["config_groups"]["group_0"]["targets"], Json({"Linear"}));
+}
+
+TEST_P(ServingFamilies, CompressedTensorsHasTheSameBytesAndTheReciprocals) {
+  make_checkpoint(path("run"), small_config(GetParam().model));
+  const CheckpointSource source(path("run"));
+  run_export(source, "modelopt", ServingFormat::modelopt);
+  run_export(source, "ct", ServingFormat::compressed_tensors);
+  const SafetensorsFile modelopt(path("modelopt") / "model.safetensors");
+  const SafetensorsFile ct(path("ct") / "model.safetensors");
+  ASSERT_EQ(ct.tensors().size(), modelopt.tensors().size());
+  int quantized = 0;
+  for (const TensorInfo& info : modelopt.tensors()) {
+    std::string name = info.name;
+    const auto rename = [&](const std::string& from, const std::string& to) {
+      if (name.ends_with(from)) name = name.substr(0, name.size() - from.size()) + to;
+    };
+    if (info.dtype == DType::u8) rename(".weight", ".weight_packed"), ++quantized;
+    rename(".weight_scale_2", ".weight_global_scale");
+    rename(".input_scale", ".input_global_scale");
+    const TensorInfo* other = ct.find(name);
+    ASSERT_NE(other, nullptr) << name;
+    EXPECT_EQ(other->dtype, info.dtype);
+    if (name.ends_with("_global_scale")) {
+      const float multiplier = scalar(modelopt, info.name, {});
+      EXPECT_FLOAT_EQ(scalar(ct, name, {1}) * multiplier, 1.0f);
+    } else {
+      EXPECT_TRUE(std::ranges::equal(ct.bytes(*other), modelopt.bytes(info))) << name;
+    }
+  }
+  EXPECT_GT(quantized, 4);
+  const Json config = json(path("ct") / "config.json")["quantization_config"];
+  EXPECT_EQ(config["quant_method"], "compressed-tensors");
+  EXPECT_EQ(config["format"], "nvfp4-pack-quantized");
+  EXPECT_EQ(config["quantization_status"], "compressed");
+  const Json numbers = {{"num_bits", 4},     {"type", "float"},  {"strategy", "tensor_group"},
+                        {"symmetric", true}, {"dynamic", false}, {"group_size", 16}};
+  const Json& group = config["config_groups"]["group_0"];
+  EXPECT_EQ(group["weights"], numbers);
+  Json inputs = numbers;
+  inputs["dynamic"] = "local";
+  EXPECT_EQ(group["input_activations"], inputs);
+  EXPECT_EQ(group["targets"], Json({"Linear"}));
+  EXPECT_EQ(config["ignore"],
+            json(path("modelopt") / "hf_quant_config.json")["quantization"]["exclude_modules"]);
+}
+
+TEST_P(ServingFamilies, BothAreReadBack) {
+  make_checkpoint(path("run"), small_config(GetParam().model));
+  const CheckpointSource source(path("run"));
+  for (const ServingFormat format : {ServingFormat::modelopt, ServingFormat::compressed_tensors}) {
+    const std::string name = format == ServingFormat::modelopt ? "modelopt" : "ct";
+    run_export(source, name, format);
+    import_checkpoint(path(name), path(name + "-back"), {"test", Overwrite::no});
+    const auto weights = read_weights(path(name + "-back"));
+    const Nvfp4Plan plan(source.config().precision, source.config().model, source.parameters());
+    for (const MappedParameter& parameter : source.parameters()) {
+      const std::vector<float>& actual = weights.at(parameter.name);
+      const std::vector<float> exact = source.values(parameter);
+      const bool is_nvfp4 = plan.find(parameter) != nullptr;
+      const oracle::Result result = is_nvfp4 ? reference(source, parameter) : oracle::Result{};
+      for (std::size_t i = 0; i < actual.size(); ++i) {
+        // the tensor scale is 1 / (2688 / amax) in one place and amax / 2688 in the other
+        const float expected = is_nvfp4 ? result.decoded[i] : actual[i];
+        ASSERT_LE(std::abs(actual[i] - expected), 2.5e-7f * std::abs(expected)) << parameter.name << " " << i;
+        if (!is_nvfp4) {
+          ASSERT_NEAR(actual[i], exact[i], 0.004f * std::abs(exact[i])) << parameter.name;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ServingFamilies, ::testing::ValuesIn(examples()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_F(Serving, NoScaleByteIsZeroOrNaN) {
+  // One block of huge values makes the scales of all others underflow; one is zero altogether.
+  MappedParameter parameter;
+  parameter.name = "w";
+  parameter.shape = {32, 64};
+  std::vector<float> values(32 * 64, 1e-6f);
+  for (std::size_t i = 0; i < 16; ++i) values[i] = i % 2 == 0 ? 3e38f : -3e38f;
+  for (std::size_t row = 16; row < 32; ++row)
+    for (std::size_t col = 0; col < 16; ++col) values[row * 64 + col] = 0;
+  values[40] = -1e-6f;
+  const Nvfp4Weight weight = quantize_weight(cpu_backend(), parameter, {.block = {16, 16}}, values);
+  for (const std::byte scale : weight.scales) {
+    EXPECT_GE(std::to_integer<int>(scale), 0x01);
+    EXPECT_LE(std::to_integer<int>(scale), 0x7E);
+  }
+  // What decoded to zero still does, in spite of the smallest scale.
+  const auto code = [&](std::size_t i) {
+    return std::to_integer<int>(weight.codes[i / 2]) >> (i % 2 == 0 ? 0 : 4) & 0x7;
+  };
+  for (std::size_t i = 16; i < 64; ++i) EXPECT_EQ(code(i), 0) << i;
+  EXPECT_EQ(code(0), 7);
+  const std::vector<float> zeros(32 * 64);
+  const Nvfp4Weight nothing = quantize_weight(cpu_backend(), parameter, {.block = {16, 16}}, zeros);
+  EXPECT_EQ(nothing.encode_scale, 1.0f);
+  EXPECT_EQ(nothing.decode_scale, 1.0f);
+  EXPECT_EQ(std::to_integer<int>(nothing.scales[0]), 1);
+}
+
+TEST_F(Serving, CalibrationSeesWhatTheLayersAreGiven) {
+  make_checkpoint(path("run"), small_config(small_llama(true)), ByteTokenizer().hash());
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += static_cast<char>('a' + i * i % 23);
+  write_file(path("text.txt"), text);
+  const auto run_with = [&](std::int64_t sequences) {
+    LoadedModel model(path("run"), {}, cpu_backend());
+    return calibrate(model, {path("text.txt").string(), sequences});
+  };
+  const InputAmax few = run_with(1);
+  const InputAmax many = run_with(100);
+  // blocks 1 to 4 of 6, two linear layers each
+  EXPECT_EQ(few.size(), 8U);
+  EXPECT_EQ(many.size(), 8U);
+  for (const auto& [layer, amax] : few) {
+    EXPECT_GT(amax, 0.0f) << layer;
+    EXPECT_LE(amax, many.at(layer)) << layer;
+  }
+  // A norm's output: its largest element is at most sqrt(hidden) times its weight.
+  EXPECT_LT(many.at("blocks.2.qkv"), 8.0f * 1.2f);
+  expect_bad_input(
+      [&] {
+        LoadedModel model(path("run"), {}, cpu_backend());
+        calibrate(model, {});
+      },
+      {"--calibrate"});
+  write_file(path("short.txt"), "abc");
+  expect_bad_input(
+      [&] {
+        LoadedModel model(path("run"), {}, cpu_backend());
+        calibrate(model, {path("short.txt").string(), 1});
+      },
+      {"short.txt", "3 tokens"});
+}
+
+TEST_F(Serving, WhatCannotBeServedIsRefused) {
+  Config config = small_config(small_llama(true));
+  const auto parameters = tensor_map(config.model, Family::llama);
+  const auto plan = [&] { return Nvfp4Plan(config.precision, config.model, parameters); };
+  config.precision.sr = std::vector<std::string>{"weights"};
+  expect_bad_input(plan, {"blocks.1.up", "stochastically", "--precision nvfp4"});
+  config.precision.sr.reset();
+  config.precision.rht.gemms = std::vector<std::string>{"fprop"};
+  expect_bad_input(plan, {"transformed"});
+  config.precision.rht.gemms.reset();
+  config.precision.operands["fprop.x"].format = "bf16";
+  expect_bad_input(plan, {"inputs"});
+  config.precision.operands.clear();
+  config.precision.recipe = "mxfp4";
+  expect_bad_input(plan, {"mxfp4"});
+  config.precision.recipe = "bf16";
+  EXPECT_EQ(plan().size(), 0U);
+
+  make_checkpoint(path("run"), config);
+  const CheckpointSource source(path("run"));
+  expect_bad_input([&] { run_export(source, "out", ServingFormat::modelopt); }, {"no layer", "--to hf"});
+  EXPECT_FALSE(fs::exists(path("out")));
+}
+
+TEST_F(Serving, DamagedScalesAreRefusedOnImport) {
+  make_checkpoint(path("run"), small_config(small_llama(true)));
+  run_export(CheckpointSource(path("run")), "out", ServingFormat::modelopt);
+  const fs::path file = path("out") / "model.safetensors";
+  const std::string good = read_file(file);
+  const auto damage = [&](const std::string& name, const std::string& bytes) {
+    std::string bad = good;
+    const SafetensorsFile opened(file);
+    const std::size_t data = good.size() - [&] {
+      std::uint64_t end = 0;
+      for (const TensorInfo& info : opened.tensors()) end = std::max(end, info.end);
+      return end;
+    }();
+    bad.replace(data + opened.find(name)->begin, bytes.size(), bytes);
+    write_file(file, bad);
+    expect_bad_input(
+        [&] {
+          import_checkpoint(path("out"), path("back"), {"test", Overwrite::no});
+        },
+        {"model.layers.1.self_attn.q_proj"});
+    write_file(file, good);
+  };
+  const std::string module = "model.layers.1.self_attn.q_proj";
+  damage(module + ".weight_scale", "\x7F");
+  damage(module + ".weight_scale_2", std::string(4, '\0'));
+  damage(module + ".weight_scale_2", std::string("\x00\x00\xC0\x7F", 4));
+  import_checkpoint(path("out"), path("back"), {"test", Overwrite::no});
+}
+
+}  // namespace
+}  // namespace tetrad::testing
