@@ -2,16 +2,17 @@
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup build test quickstart crosscheck study bench sanitize cuda test-gpu sanitize-gpu lint format clean
+.PHONY: help setup build test quickstart crosscheck study bench sanitize fuzz cuda test-gpu sanitize-gpu lint format clean
 
 help:
 	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
 	@echo "make test        install what is missing, build, and run all tests"
 	@echo "make build       build/tetrad (PRESET=portable for any processor)"
-	@echo "make crosscheck  logits, loss and every gradient beside PyTorch (installs it, several GB)"
+	@echo "make crosscheck  logits, loss and every gradient beside PyTorch, serve under lm-evaluation-harness (several GB)"
 	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make fuzz        every parser under libFuzzer for 20 s (needs clang)"
 	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
@@ -46,6 +47,9 @@ study: build
 sanitize:
 	@$(MAKE) --no-print-directory test PRESET=sanitize
 
+fuzz: setup
+	@scripts/fuzz
+
 cuda: setup
 	@scripts/build-cuda $(JOBS)
 
@@ -63,4 +67,4 @@ format:
 	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
 
 clean:
-	rm -rf build build-portable build-sanitize build-gpu build-lint
+	rm -rf build build-portable build-sanitize build-gpu build-lint build-fuzz
