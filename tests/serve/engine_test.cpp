@@ -199,7 +199,9 @@ TEST(Engine, ServesManyThreadsAtOnce) {
     threads.emplace_back(
         [&, i] { results[i] = engine.run({generating(prompts[i], 5, sampling)}, never)[0].tokens; });
   for (std::thread& thread : threads) thread.join();
-  if (cpu::has_bf16_kernel()) EXPECT_EQ(results, expected);
+  if (cpu::has_bf16_kernel()) {
+    EXPECT_EQ(results, expected);
+  }
   for (const Tokens& tokens : results) EXPECT_EQ(tokens.size(), 5U);
 }
 

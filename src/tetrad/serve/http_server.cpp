@@ -161,7 +161,9 @@ std::string log_line(const std::string& peer, const HttpRequest* request, const 
 }  // namespace
 
 HttpResponse error_response(const HttpError& error) {
-  const auto or_null = [](const std::string& text) { return text.empty() ? nlohmann::json() : text; };
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);
+  };
   const nlohmann::json body = {{"error",
                                 {{"message", error.what()},
                                  {"type", error.status() < 500 ? "invalid_request_error" : "server_error"},
