@@ -72,7 +72,7 @@ class ServeCommand : public ::testing::Test {
     write_file(
         folder_->file("config.yaml"),
         "model: {name: tiny, pattern: '*-M-', hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 64,\n"
-        "        vocab: 256, mamba: {heads: 4, head_dim: 16, groups: 1, state: 16, chunk: 16}}\n"
+        "        vocab: 256, mamba: {heads: 16, head_dim: 4, groups: 1, state: 16, chunk: 16}}\n"
         "precision: {recipe: nvfp4, high_precision: {first: 0, last: 1}}\n"
         "data: {sources: {text: " +
             folder_->file("data") +
