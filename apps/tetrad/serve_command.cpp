@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -40,6 +41,7 @@ void run(const ServeOptions& options) {
   context.model = options.name.empty() ? model.config().model.name : options.name;
   context.vocab = model.config().model.vocab;
   context.max_length = options.max_length > 0 ? options.max_length : model.sequence();
+  context.max_tokens = std::max(context.max_tokens, context.max_length);
   context.tokenizer = tokenizer_of(model);
   ServerOptions server_options = options.server;
   server_options.request_timeout = seconds(options.request_timeout);

@@ -26,6 +26,7 @@ CompletionContext context(const Tokenizer* tokenizer = &byte_tokenizer) {
   result.vocab = 256;
   result.max_length = 100;
   result.max_sequences = 10;
+  result.max_tokens = 300;
   result.tokenizer = tokenizer;
   return result;
 }
@@ -102,6 +103,7 @@ TEST(CompletionRequest, RefusesWhatItCannotDo) {
            {R"("n": 0)", "n"},
            {R"("n": 11)", "n"},
            {R"("n": 129)", "n"},
+           {R"("n": 4, "max_tokens": 75)", "prompt"},
            {R"("best_of": 2)", "best_of"},
            {R"("temperature": -0.1)", "temperature"},
            {R"("temperature": "hot")", "temperature"},
@@ -135,6 +137,10 @@ TEST(CompletionRequest, RefusesWhatItCannotDo) {
                      "]}",
                  "prompt");
   expect_refused(R"({"prompt": ["a","a","a","a","a","a","a","a","a","a","a"]})", "prompt");
+}
+
+TEST(CompletionRequest, MayHaveSoManyTokensInAll) {
+  EXPECT_EQ(parse(R"({"prompt": "a", "n": 4, "max_tokens": 74})").n, 4);
 }
 
 TEST(CompletionRequest, ContinuationsHaveSeedsOfTheirOwn) {

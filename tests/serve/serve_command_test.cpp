@@ -50,7 +50,7 @@ class Server {
  private:
   static Words with_defaults(Words arguments) {
     arguments.insert(arguments.begin(), "serve");
-    for (const char* word : {"--port", "0", "--backend", "cpu", "--threads", "2"})
+    for (const char* word : {"--port", "0", "--backend", "cpu", "--threads", "1"})
       arguments.emplace_back(word);
     return arguments;
   }
@@ -271,13 +271,13 @@ TEST_F(ServeCommand, SlowClientsAreCutOffAndHoldNobodyUp) {
 }
 
 TEST_F(ServeCommand, ClientsThatGoAwayAreForgotten) {
-  const Server server({run(), "--max-length", "2000000", "--batch", "1"});
+  const Server server({run(), "--max-length", "70000", "--batch", "1"});
   {
     HttpClient half(server.port());
     half.send("POST /tokenize HTTP/1.1\r\nContent-Le");
     HttpClient waiting(server.port());
     // It would take minutes, and nothing else could be computed meanwhile.
-    waiting.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 1000000, "n": 8,
+    waiting.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 65000, "n": 8,
         "temperature": 0})"));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -321,9 +321,9 @@ TEST_F(ServeCommand, SignalEndsItWhenRequestsAreAnswered) {
 }
 
 TEST_F(ServeCommand, WorkThatTakesTooLongIsGivenUpAtTheEnd) {
-  Server server({run(), "--max-length", "2000000", "--grace", "0.2"});
+  Server server({run(), "--max-length", "70000", "--grace", "0.2"});
   HttpClient client(server.port());
-  client.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 1000000, "n": 8,
+  client.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 65000, "n": 8,
       "temperature": 0})"));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   server.program().send(SIGTERM);
@@ -331,6 +331,13 @@ TEST_F(ServeCommand, WorkThatTakesTooLongIsGivenUpAtTheEnd) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 503);
   EXPECT_EQ(server.program().wait().exit_code, 0);
+}
+
+TEST_F(ServeCommand, ExplainsItself) {
+  const Outcome help = run_tetrad({"serve", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* word : {"Examples:", "--max-length", "127.0.0.1", "lm_eval"})
+    EXPECT_NE(help.out.find(word), std::string::npos) << word;
 }
 
 TEST_F(ServeCommand, RefusesToStartOnBadInput) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "support/matrices.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/ops/backend.h"
 
@@ -37,6 +38,7 @@ struct SmallModel {
     return result;
   }
 
+  OneThread one_thread;  //!< so little work is slower with two, and much slower where others compute
   Decoder decoder;
   Recipe recipe;
 

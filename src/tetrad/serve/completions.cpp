@@ -140,16 +140,24 @@ void parse_sampling(Members& members, SamplingOptions& sampling, std::uint64_t s
 }
 
 void check_lengths(const CompletionRequest& request, const CompletionContext& context) {
-  for (const auto& prompt : request.prompts)
+  std::int64_t total = 0;
+  for (const auto& prompt : request.prompts) {
+    total += static_cast<std::int64_t>(prompt.size()) + request.max_tokens;
     if (static_cast<std::int64_t>(prompt.size()) > context.max_length - request.max_tokens)
       wrong("prompt",
             fmt::format("a prompt of {} tokens and max_tokens {} are together more than the {} tokens that "
                         "this server allows (tetrad serve --max-length)",
                         prompt.size(), request.max_tokens, context.max_length));
+  }
   const std::int64_t sequences = static_cast<std::int64_t>(request.prompts.size()) * request.n;
   if (sequences > context.max_sequences)
     wrong("n", fmt::format("{} prompts with n {} are more than the {} sequences of one request",
                            request.prompts.size(), request.n, context.max_sequences));
+  // What is kept of a token until the response is sent may take some hundred bytes.
+  if (total * request.n > context.max_tokens)
+    wrong("prompt", fmt::format("prompts and continuations have {} tokens in all, more than the {} of one "
+                                "request: send fewer at a time",
+                                total * request.n, context.max_tokens));
 }
 
 /// Looks for stop strings while a text grows.

@@ -21,6 +21,7 @@ struct CompletionContext {
   std::int64_t vocab = 0;                //!< ids are below it
   std::int64_t max_length = 0;           //!< tokens of prompt and continuation
   std::int64_t max_sequences = 2048;     //!< prompts times n of one request
+  std::int64_t max_tokens = 1 << 19;     //!< of all these together, prompts and continuations
   const Tokenizer* tokenizer = nullptr;  //!< null: ids alone are understood
 };
 

@@ -21,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+constexpr int kWaiting = 128;       //!< connections that nobody has accepted yet
 constexpr milliseconds kTick{100};  //!< how often a thread that waits looks whether to stop
 
 /// The client has closed the connection, or the server stops: there is nobody to answer.
@@ -132,7 +133,6 @@ Listener listen_on(const std::string& host, std::uint16_t port) {
   if (!listener.socket.is_open()) give_up();
   const int yes = 1;
   ::setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  constexpr int kWaiting = 128;
   if (::bind(listener.socket.get(), address->ai_addr, address->ai_addrlen) != 0 ||
       ::listen(listener.socket.get(), kWaiting) != 0)
     give_up();
@@ -198,6 +198,8 @@ void HttpServer::run(const std::function<bool()>& stop) {
     reap();
     if (wait_for(listener_.get(), POLLIN, Clock::now() + kTick)) accept_one();
   }
+  // Whoever came before the signal is answered.
+  for (int i = 0; i < kWaiting && wait_for(listener_.get(), POLLIN, Clock::now()); ++i) accept_one();
   stopping_ = true;
   const FileDescriptor closed = std::move(listener_);
 }
@@ -309,7 +311,7 @@ bool HttpServer::receive(int socket, RequestParser& parser, std::string& buffer)
       send_all(socket, "HTTP/1.1 100 Continue\r\n\r\n", deadline);
       told_to_continue = true;
     }
-    if (stopping_) return false;
+    if (stopping_ && !wait_for(socket, POLLIN, Clock::now())) return false;
     if (Clock::now() >= deadline) {
       if (!parser.started()) return false;
       throw HttpError(408, fmt::format("the request did not arrive within {} s",
