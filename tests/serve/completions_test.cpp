@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "serve/small_model.h"
@@ -213,7 +213,8 @@ TEST(Completions, AnswersAsTheHarnessNeedsIt) {
     EXPECT_EQ(logprobs["token_logprobs"][i].get<double>(), expected.log_probabilities[i - 1]);
     const std::span<const float> logits = std::span(expected.logits).subspan((i - 1) * 256, 256);
     const auto best = static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
-    double maximum = -INFINITY;  // as the harness finds out whether the token was the likeliest
+    double maximum = -std::numeric_limits<double>::infinity();  // as the harness finds out whether the token
+                                                                // was the likeliest
     for (const Json& value : logprobs["top_logprobs"][i]) maximum = std::max(maximum, value.get<double>());
     EXPECT_EQ(maximum, NextTokenLogProbabilities(logits)[best]);
   }
