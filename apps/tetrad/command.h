@@ -19,6 +19,7 @@ void add_score(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
+void add_serve(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_plot(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);

@@ -45,6 +45,7 @@ int run(int argc, char** argv) {
   tetrad::app::add_generate(app, action);
   tetrad::app::add_export(app, action);
   tetrad::app::add_import(app, action);
+  tetrad::app::add_serve(app, action);
   tetrad::app::add_bench(app, action);
   tetrad::app::add_plot(app, action);
 

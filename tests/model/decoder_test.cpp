@@ -295,6 +295,47 @@ TEST_P(DecoderFamilies, TwoSessionsDoNotDisturbEachOther) {
   EXPECT_EQ(trainee.decoder.extend(pass, a, tokens.subspan(5, 2), false), expected);
 }
 
+TEST_P(DecoderFamilies, SequencesReadTogetherAreThoseReadAlone) {
+  Trainee trainee(device(), config(), 1, 16, DType::f32);
+  Pass pass = trainee.pass();
+  const std::span<const std::int32_t> tokens = trainee.tokens;
+  const std::vector<std::size_t> first = {5, 1, 7};
+  const std::vector<std::size_t> second = {1, 3, 2};
+  const std::vector<bool> last_only = {true, false, true};
+  const auto vocab = static_cast<std::size_t>(config().vocab);
+  std::vector<Session> alone, together;
+  for (std::size_t s = 0; s < 3; ++s) {
+    alone.push_back(trainee.decoder.start(10));
+    together.push_back(trainee.decoder.start(10));
+  }
+  for (const std::vector<std::size_t>& counts : {first, second}) {
+    std::vector<NewTokens> reads;
+    std::vector<float> expected;
+    for (std::size_t s = 0; s < 3; ++s) {
+      const auto part = tokens.subspan(s + static_cast<std::size_t>(alone[s].length()), counts[s]);
+      const std::vector<float> logits = trainee.decoder.extend(pass, alone[s], part, last_only[s]);
+      expected.insert(expected.end(), logits.begin(), logits.end());
+      reads.push_back({&together[s], part, last_only[s]});
+    }
+    std::vector<float> actual;
+    trainee.decoder.extend(pass, reads, [&](std::int64_t row, std::span<const float> logits) {
+      EXPECT_EQ(static_cast<std::size_t>(row) * vocab, actual.size());
+      actual.insert(actual.end(), logits.begin(), logits.end());
+    });
+    ASSERT_EQ(actual.size(), (2 + counts[1]) * vocab);
+    EXPECT_TRUE(close(actual, to_f64(expected), 1e-5));
+    for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(together[s].length(), alone[s].length());
+  }
+}
+
+TEST_P(DecoderFamilies, KnowsWhetherSequencesAreIndependent) {
+  for (const auto& [recipe, independent] :
+       {std::pair("bf16", true), {"fp8", true}, {"mxfp4", true}, {"nvfp4", false}}) {
+    Trainee trainee(device(), config(), 1, 16, DType::bf16, recipe);
+    EXPECT_EQ(trainee.decoder.sequences_are_independent(trainee.pass()), independent) << recipe;
+  }
+}
+
 TEST_P(DecoderFamilies, RefusesWhatDoesNotFit) {
   Trainee trainee(device(), config(), 2, 8, DType::f32);
   Pass pass = trainee.pass();

@@ -59,6 +59,9 @@ class RunningTetrad {
     return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid != 0;
   }
+  /// What it has printed so far.
+  std::string out() const { return read_file(out_); }
+  std::string err() const { return read_file(err_); }
   Outcome wait() {
     int status = 0;
     waitpid(child_, &status, 0);

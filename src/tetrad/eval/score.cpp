@@ -12,13 +12,6 @@
 namespace tetrad {
 namespace {
 
-double log_softmax_at(std::span<const float> logits, std::int32_t token) {
-  const double maximum = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - maximum);
-  return static_cast<double>(logits[static_cast<std::size_t>(token)]) - maximum - std::log(sum);
-}
-
 std::vector<std::int32_t> parse_line(const std::string& line, std::int64_t number, std::int64_t vocab) {
   std::vector<std::int32_t> ids;
   const char* at = line.data();
@@ -56,6 +49,17 @@ std::vector<std::vector<std::int32_t>> read_token_lines(const std::filesystem::p
   return lines;
 }
 
+NextTokenLogProbabilities::NextTokenLogProbabilities(std::span<const float> logits)
+    : logits_(logits), maximum_(*std::ranges::max_element(logits)) {
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - maximum_);
+  log_sum_ = std::log(sum);
+}
+
+double NextTokenLogProbabilities::operator[](std::int32_t token) const {
+  return static_cast<double>(logits_[static_cast<std::size_t>(token)]) - maximum_ - log_sum_;
+}
+
 Score score(Decoder& decoder, const Pass& pass, std::span<const std::int32_t> tokens) {
   Session session = decoder.start(static_cast<std::int64_t>(tokens.size()));
   Pass own = pass;
@@ -64,7 +68,7 @@ Score score(Decoder& decoder, const Pass& pass, std::span<const std::int32_t> to
   const auto vocab = static_cast<std::size_t>(decoder.config().vocab);
   for (std::size_t i = 1; i < tokens.size(); ++i)
     result.log_probabilities.push_back(
-        log_softmax_at(std::span(result.logits).subspan((i - 1) * vocab, vocab), tokens[i]));
+        NextTokenLogProbabilities(std::span(result.logits).subspan((i - 1) * vocab, vocab))[tokens[i]]);
   return result;
 }
 

@@ -14,6 +14,18 @@ namespace tetrad {
 std::vector<std::vector<std::int32_t>> read_token_lines(const std::filesystem::path& file,
                                                         std::int64_t vocab);
 
+/// Log-probabilities of the next token, from its logits.
+class NextTokenLogProbabilities {
+ public:
+  explicit NextTokenLogProbabilities(std::span<const float> logits);
+  double operator[](std::int32_t token) const;
+
+ private:
+  std::span<const float> logits_;
+  double maximum_;
+  double log_sum_;  //!< of exp(logit - maximum)
+};
+
 struct Score {
   std::vector<double> log_probabilities;  //!< of each token but the first, given those before it
   std::vector<float> logits;              //!< [tokens, vocab]

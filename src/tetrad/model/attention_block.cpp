@@ -44,25 +44,18 @@ class AttentionBlock final : public Block {
     finish(pass, x, attend(pass, x), y);
   }
 
-  void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& block_state) override {
-    auto& state = dynamic_cast<AttentionState&>(block_state);
-    TETRAD_CHECK(state.length + x.rows <= state.keys.rows(),
-                 "the sequence would grow to {} tokens, but room was made for {}", state.length + x.rows,
-                 state.keys.rows());
+  void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y,
+              std::span<const SequencePart> parts) override {
     const MutableMatrixView projected =
         scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, qkv_.out_features());
     const MutableMatrixView attended = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, q_width());
-    project(pass, x, projected, x.rows, state.length);
-    const MatrixView qkv = as_const(projected);
-    backend_.cast({keys(qkv), rows(state.keys.view(), state.length, x.rows)});
-    backend_.cast({values(qkv), rows(state.values.view(), state.length, x.rows)});
-    AttentionShape shape = shape_;
-    shape.batch = 1;
-    shape.sequence = x.rows;
-    backend_.attention(AttentionDecode{shape, state.length, queries(qkv),
-                                       rows(state.keys.const_view(), 0, state.length + x.rows),
-                                       rows(state.values.const_view(), 0, state.length + x.rows), attended});
-    state.length += x.rows;
+    qkv_.forward(pass, normalize(pass, x), projected);
+    std::int64_t first = 0;
+    for (const SequencePart& part : parts) {
+      decode(rows(projected, first, part.tokens), rows(attended, first, part.tokens),
+             dynamic_cast<AttentionState&>(*part.state));
+      first += part.tokens;
+    }
     finish(pass, x, as_const(attended), y);
   }
 
@@ -116,16 +109,29 @@ class AttentionBlock final : public Block {
     norm_.backward(x, as_const(normed), dx);
   }
 
+  /// New tokens of one sequence: their keys and values join those before them.
+  void decode(const MutableMatrixView& projected, const MutableMatrixView& attended, AttentionState& state) {
+    const std::int64_t tokens = projected.rows;
+    TETRAD_CHECK(state.length + tokens <= state.keys.rows(),
+                 "the sequence would grow to {} tokens, but room was made for {}", state.length + tokens,
+                 state.keys.rows());
+    rotate(projected, tokens, state.length, false);
+    const MatrixView qkv = as_const(projected);
+    backend_.cast({keys(qkv), rows(state.keys.view(), state.length, tokens)});
+    backend_.cast({values(qkv), rows(state.values.view(), state.length, tokens)});
+    AttentionShape shape = shape_;
+    shape.batch = 1;
+    shape.sequence = tokens;
+    backend_.attention(AttentionDecode{shape, state.length, queries(qkv),
+                                       rows(state.keys.const_view(), 0, state.length + tokens),
+                                       rows(state.values.const_view(), 0, state.length + tokens), attended});
+    state.length += tokens;
+  }
+
   MatrixView normalize(const Pass& pass, const MatrixView& x) {
     const MutableMatrixView normed = qkv_.input(pass, x.rows);
     norm_.forward(x, normed);
     return as_const(normed);
-  }
-
-  void project(Pass& pass, const MatrixView& x, const MutableMatrixView& qkv, std::int64_t sequence,
-               std::int64_t first_position) {
-    qkv_.forward(pass, normalize(pass, x), qkv);
-    rotate(qkv, sequence, first_position, false);
   }
 
   /// The input of `out_`.
@@ -134,7 +140,8 @@ class AttentionBlock final : public Block {
     shape.batch = x.rows / shape.sequence;  // evaluation may have fewer sequences
     const MutableMatrixView projected = projected_.view(x.rows);
     const MutableMatrixView attended = attended_.view(x.rows);
-    project(pass, x, projected, shape.sequence, 0);
+    qkv_.forward(pass, normalize(pass, x), projected);
+    rotate(projected, shape.sequence, 0, false);
     const MatrixView qkv = as_const(projected);
     backend_.attention(
         AttentionForward{shape, queries(qkv), keys(qkv), values(qkv), attended, log_sum_exp_.f32()});

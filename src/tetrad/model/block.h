@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,12 @@ class BlockState {
   virtual ~BlockState() = default;
 };
 
+/// New tokens of one sequence, among those of several that lie one after the other.
+struct SequencePart {
+  std::int64_t tokens;  //!< rows
+  BlockState* state;    //!< of what came before them
+};
+
 class Block {
  public:
   Block() = default;
@@ -39,8 +46,9 @@ class Block {
   /// `dx` holds the gradient of y and receives that of x; parameters' gradients are added to.
   void backward(Pass& pass, const MatrixView& x, const MutableMatrixView& dx);
 
-  /// The same as forward() for new tokens of one sequence, which continue those that `state` has seen.
-  virtual void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& state) = 0;
+  /// The same as forward() for new tokens of sequences, which continue those that their states have seen.
+  virtual void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y,
+                      std::span<const SequencePart> parts) = 0;
   virtual std::unique_ptr<BlockState> make_state(std::int64_t capacity) const = 0;
 
   virtual std::vector<Linear*> linears() = 0;

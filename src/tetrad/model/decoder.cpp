@@ -1,5 +1,6 @@
 #include "tetrad/model/decoder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tetrad/core/error.h"
@@ -161,27 +162,73 @@ Session Decoder::start(std::int64_t capacity) const {
 
 std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                                    bool last_only) {
-  TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
+  std::vector<float> result;
+  const NewTokens sequence{&session, tokens, last_only};
+  extend(pass, std::span(&sequence, 1), [&](std::int64_t /*first*/, std::span<const float> logits) {
+    result.insert(result.end(), logits.begin(), logits.end());
+  });
+  return result;
+}
+
+void Decoder::extend(Pass& pass, std::span<const NewTokens> sequences, const LogitsSink& sink) {
+  std::vector<std::int32_t> tokens;
+  std::vector<SequencePart> parts;
+  std::int64_t wanted = 0;
+  for (const NewTokens& sequence : sequences) {
+    TETRAD_CHECK(!sequence.tokens.empty(), "there are no tokens to read");
+    tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
+    parts.push_back({static_cast<std::int64_t>(sequence.tokens.size()), nullptr});
+    wanted += sequence.last_only ? 1 : parts.back().tokens;
+  }
   const auto count = static_cast<std::int64_t>(tokens.size());
   pass.training = false;
   Tensor x = backend_.make_tensor(storage_, count, config_.hidden);
   Tensor y = backend_.make_tensor(storage_, count, config_.hidden);
   check_tokens(tokens, config_.vocab);
   Tensor ids = backend_.make_tensor(DType::i32, 1, count);
-  backend_.upload(std::as_bytes(tokens), ids.bytes());
+  backend_.upload(std::as_bytes(std::span(tokens)), ids.bytes());
   backend_.embedding(EmbeddingForward{ids.i32(), embedding_->value.f32(), config_.vocab, x.view()});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    blocks_[i]->extend(pass, x.const_view(), y.view(), *session.states_[i]);
+    for (std::size_t p = 0; p < parts.size(); ++p) parts[p].state = sequences[p].session->states_[i].get();
+    blocks_[i]->extend(pass, x.const_view(), y.view(), parts);
     std::swap(x, y);
   }
-  session.length_ += count;
-  final_norm_->forward(x.const_view(), y.view());
-  const std::int64_t wanted = last_only ? 1 : count;
-  Tensor logits = backend_.make_tensor(DType::f32, wanted, config_.vocab);
-  backend_.gemm(rows(y.const_view(), count - wanted, wanted), head_weight(), logits.view());
-  std::vector<float> result(static_cast<std::size_t>(logits.size()));
-  backend_.download(logits.bytes(), std::as_writable_bytes(std::span(result)));
-  return result;
+
+  // What is wanted lies together, so that the head is one product.
+  std::int64_t first = 0;
+  std::int64_t gathered = 0;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    sequences[p].session->length_ += parts[p].tokens;
+    const std::int64_t rows_wanted = sequences[p].last_only ? 1 : parts[p].tokens;
+    first += parts[p].tokens;
+    if (wanted < count)
+      backend_.cast(
+          {rows(x.const_view(), first - rows_wanted, rows_wanted), rows(y.view(), gathered, rows_wanted)});
+    gathered += rows_wanted;
+  }
+  if (wanted < count) std::swap(x, y);
+  final_norm_->forward(rows(x.const_view(), 0, wanted), rows(y.view(), 0, wanted));
+  hand_over_logits(rows(y.const_view(), 0, wanted), sink);
+}
+
+void Decoder::hand_over_logits(const MatrixView& hidden, const LogitsSink& sink) {
+  constexpr std::int64_t kLogits = std::int64_t{1} << 24;  // 64 MiB
+  const std::int64_t part = std::clamp<std::int64_t>(kLogits / config_.vocab, 1, hidden.rows);
+  Tensor logits = backend_.make_tensor(DType::f32, part, config_.vocab);
+  Buffer copy;
+  for (std::int64_t first = 0; first < hidden.rows; first += part) {
+    const std::int64_t count = std::min(part, hidden.rows - first);
+    backend_.gemm(rows(hidden, first, count), head_weight(), rows(logits.view(), 0, count));
+    const auto size = static_cast<std::size_t>(count * config_.vocab);
+    const std::span<const std::byte> bytes =
+        backend_.readable(logits.bytes().first(size * sizeof(float)), copy);
+    sink(first, {reinterpret_cast<const float*>(bytes.data()), size});
+  }
+}
+
+bool Decoder::sequences_are_independent(const Pass& pass) {
+  return std::ranges::all_of(linears(),
+                             [&](const Linear* linear) { return linear->rows_are_independent(pass); });
 }
 
 std::size_t Decoder::activation_bytes() const {

@@ -4,6 +4,7 @@
 //   x0 = embedding(tokens);  x[i+1] = block_i(x[i]);  loss = cross_entropy(head(norm(x[n])), targets)
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,6 +27,16 @@ class Session {
   std::vector<std::unique_ptr<BlockState>> states_;
   std::int64_t length_ = 0;
 };
+
+/// Further tokens of a sequence, and whether the logits after the last of them are all that is wanted.
+struct NewTokens {
+  Session* session = nullptr;
+  std::span<const std::int32_t> tokens;
+  bool last_only = true;
+};
+
+/// Takes logits [rows, vocab] in the program's memory; `first` rows were handed over before.
+using LogitsSink = std::function<void(std::int64_t first, std::span<const float> logits)>;
 
 class Decoder {
  public:
@@ -61,6 +72,11 @@ class Decoder {
   /// Reads further tokens; logits [tokens, vocab] of what follows each, or, if `last_only`, [1, vocab].
   std::vector<float> extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                             bool last_only);
+  /// Reads tokens of several different sequences in one pass. The wanted logits go to `sink` in order, a part
+  /// at a time, so that [tokens, vocab] never exists as a whole where that is large.
+  void extend(Pass& pass, std::span<const NewTokens> sequences, const LogitsSink& sink);
+  /// Whether what is computed of a sequence does not depend on which others are read in the same pass.
+  bool sequences_are_independent(const Pass& pass);
 
   /// Bytes that are kept between forward and backward, and of everything that passes through.
   std::size_t activation_bytes() const;
@@ -73,6 +89,8 @@ class Decoder {
   /// block runs.
   MatrixView forward(Pass& pass, std::int64_t count);
   void check_count(std::size_t count) const;
+  /// Of the last hidden states of the wanted tokens.
+  void hand_over_logits(const MatrixView& hidden, const LogitsSink& sink);
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
   MatrixView head_weight();

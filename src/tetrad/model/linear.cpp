@@ -178,6 +178,13 @@ bool Linear::wants_amax_of_dy(const Pass& pass) const {
   return needs_amax(precision[Operand::dgrad_dy]) || needs_amax(precision[Operand::wgrad_dy]);
 }
 
+bool Linear::rows_are_independent(const Pass& pass) const {
+  const LinearPrecision now = precision(pass);
+  const std::optional<QuantSpec>& spec = now[Operand::fprop_x];
+  return !spec || (spec->format != Format::nvfp4 && spec->block.rows == 1 && spec->axis == 1 &&
+                   spec->rounding == Rounding::nearest);
+}
+
 std::size_t Linear::saved_bytes() const {
   return input_.bytes().size() + packed_x_.codes.size() + packed_x_.scales.size();
 }

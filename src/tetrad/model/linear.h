@@ -39,6 +39,10 @@ class Linear {
   bool wants_amax_of_x(const Pass& pass) const;
   bool wants_amax_of_dy(const Pass& pass) const;
 
+  /// Whether each row of y depends on its row of x alone: not where a scale spans rows or random bits go by
+  /// the row.
+  bool rows_are_independent(const Pass& pass) const;
+
   const std::string& name() const { return name_; }
   LayerId layer_id() const { return {name_, block_}; }
   std::int64_t in_features() const { return weight_.value.cols(); }

@@ -52,21 +52,17 @@ class Mamba2Block final : public Block {
     finish(pass, x, as_const(scanned_.view(x.rows)), as_const(projected_.view(x.rows)), y);
   }
 
-  void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& block_state) override {
-    auto& state = dynamic_cast<Mamba2State&>(block_state);
+  void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y,
+              std::span<const SequencePart> parts) override {
     const MutableMatrixView projected =
         scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, in_.out_features());
     const MutableMatrixView scanned = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, shape_.inner());
     in_.forward(pass, normalize(pass, x), projected);
-    Mamba2Shape one = shape_;
-    one.batch = 1;
-    one.sequence = 1;
-    for (std::int64_t t = 0; t < x.rows; ++t) {
-      const MatrixView row = rows(as_const(projected), t, 1);
-      backend_.mamba2_step(Mamba2Step{one, kernel_, xbc(row), dt(row), conv_weight_.value.f32(),
-                                      conv_bias_.value.f32(), dt_bias_.value.f32(), a_log_.value.f32(),
-                                      d_.value.f32(), state.conv.f32(), state.ssm.f32(),
-                                      rows(scanned, t, 1)});
+    std::int64_t first = 0;
+    for (const SequencePart& part : parts) {
+      step(rows(as_const(projected), first, part.tokens), rows(scanned, first, part.tokens),
+           dynamic_cast<Mamba2State&>(*part.state));
+      first += part.tokens;
     }
     finish(pass, x, as_const(scanned), as_const(projected), y);
   }
@@ -120,6 +116,20 @@ class Mamba2Block final : public Block {
   template <typename View>
   View scan_c(const View& convolved) const {
     return columns(convolved, shape_.inner() + shape_.groups * shape_.state, shape_.groups * shape_.state);
+  }
+
+  /// Convolution and scan of one sequence's tokens, one after the other.
+  void step(const MatrixView& projected, const MutableMatrixView& scanned, Mamba2State& state) {
+    Mamba2Shape one = shape_;
+    one.batch = 1;
+    one.sequence = 1;
+    for (std::int64_t t = 0; t < projected.rows; ++t) {
+      const MatrixView row = rows(projected, t, 1);
+      backend_.mamba2_step(Mamba2Step{one, kernel_, xbc(row), dt(row), conv_weight_.value.f32(),
+                                      conv_bias_.value.f32(), dt_bias_.value.f32(), a_log_.value.f32(),
+                                      d_.value.f32(), state.conv.f32(), state.ssm.f32(),
+                                      rows(scanned, t, 1)});
+    }
   }
 
   ScanInputs scan_inputs(const MatrixView& convolved, const MatrixView& projected) const {

@@ -26,7 +26,8 @@ class MlpBlock final : public Block {
     run(pass, x, y, wide_.view(x.rows));
   }
 
-  void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y, BlockState& /*state*/) override {
+  void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y,
+              std::span<const SequencePart> /*parts*/) override {
     run(pass, x, y, scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, up_.out_features()));
   }
 

@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "command.h"
+#include "model_commands.h"
+#include "tetrad/serve/service.h"
+#include "tetrad/train/signals.h"
+
+namespace tetrad::app {
+namespace {
+
+struct ServeOptions {
+  ModelOptions model;
+  ServerOptions server;
+  EngineOptions engine;
+  std::string name;
+  std::int64_t max_length = 0;
+  double request_timeout = 30;
+  double grace = 30;
+};
+
+std::chrono::milliseconds seconds(double count) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(count * 1000));
+}
+
+/// A model without tokenizer is served all the same, for clients that know its ids.
+const Tokenizer* tokenizer_of(const LoadedModel& model) {
+  try {
+    return &model.tokenizer();
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+void run(const ServeOptions& options) {
+  LoadedModel model = load_model(options.model);
+  CompletionContext context;
+  context.model = options.name.empty() ? model.config().model.name : options.name;
+  context.vocab = model.config().model.vocab;
+  context.max_length = options.max_length > 0 ? options.max_length : model.sequence();
+  context.max_tokens = std::max(context.max_tokens, context.max_length);
+  context.tokenizer = tokenizer_of(model);
+  ServerOptions server_options = options.server;
+  server_options.request_timeout = seconds(options.request_timeout);
+
+  const StopSignals signals;
+  Engine engine(model.decoder(), model.pass(), options.engine);
+  Service service(engine, context);
+  HttpServer server(
+      server_options,
+      [&](const HttpRequest& request, const IsGone& is_gone) { return service.answer(request, is_gone); },
+      [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  fmt::print(stderr, "{} from {}: prompt and continuation of up to {} tokens, {}\n", context.model,
+             model.path().string(), context.max_length,
+             engine.reads_together() ? fmt::format("{} sequences at a time", options.engine.batch)
+                                     : "one sequence at a time, since scales span a pass at this precision");
+  fmt::print("listening on {}\n", server.url());
+  std::fflush(stdout);
+
+  server.run([&] { return signals.received(); });
+  fmt::print(stderr, "stopping\n");
+  if (!server.drain(seconds(options.grace))) fmt::print(stderr, "requests under way are given up\n");
+  engine.stop();
+}
+
+void add_limits(CLI::App& command, ServeOptions& options) {
+  command
+      .add_option("--max-length", options.max_length,
+                  "Tokens of a prompt and its continuation (default: the sequence length of training)")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 24))
+      ->type_name("N");
+  command.add_option("--batch", options.engine.batch, "Sequences that are computed at a time")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command.add_option("--connections", options.server.connections, "At a time; others are answered 503")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command.add_option("--max-body", options.server.limits.body, "Bytes of a request's body")
+      ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 30))
+      ->type_name("BYTES")
+      ->capture_default_str();
+  command.add_option("--timeout", options.request_timeout, "Seconds in which a client must send its request")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  command.add_option("--grace", options.grace, "Seconds that requests under way get when the server stops")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App* command = app.add_subcommand("serve", "Answers OpenAI's completion requests over HTTP");
+  add_model_options(*command, options->model);
+  command->add_option("--host", options->server.host, "Address to listen on; 0.0.0.0 lets everybody in")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  command->add_option("--port", options->server.port, "0 takes one that is free")->capture_default_str();
+  command->add_option("--name", options->name, "What the model is called (default: model.name)");
+  add_limits(*command, *options);
+  set_examples(*command,
+               "  tetrad serve run\n"
+               "  tetrad serve run --port 8080 --max-length 2048 --precision nvfp4\n"
+               "  curl localhost:8000/v1/completions -H 'Content-Type: application/json' \\\n"
+               "       -d '{\"prompt\": \"class \", \"max_tokens\": 50, \"temperature\": 0.7}'\n"
+               "  lm_eval --model local-completions --tasks lambada_openai --model_args \\\n"
+               "       model=NAME,base_url=http://localhost:8000/v1/completions,tokenizer_backend=remote");
+  command->callback([options, &action] {
+    action = [options] {
+      run(*options);
+      return ExitCode::ok;
+    };
+  });
+}
+
+}  // namespace tetrad::app

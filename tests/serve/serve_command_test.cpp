@@ -1,0 +1,362 @@
+// `tetrad serve` over real sockets: what it answers, and that nothing a client does brings it down.
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "support/http_client.h"
+#include "support/process.h"
+
+namespace tetrad::testing {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+/// A server that listens, and what a test asks it.
+class Server {
+ public:
+  explicit Server(Words arguments) : program_(with_defaults(std::move(arguments))) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    constexpr std::string_view kBefore = "listening on http://127.0.0.1:";
+    while (program_.out().find('\n') == std::string::npos) {
+      if (program_.finished() || std::chrono::steady_clock::now() > deadline)
+        throw std::runtime_error("the server does not start: " + program_.err());
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    port_ = static_cast<std::uint16_t>(std::stoi(program_.out().substr(kBefore.size())));
+  }
+
+  std::uint16_t port() const { return port_; }
+  RunningTetrad& program() { return program_; }
+  HttpAnswer get(const std::string& path) const { return HttpClient(port_).get(path); }
+  HttpAnswer post(const std::string& path, const std::string& body) const {
+    return HttpClient(port_).post(path, body);
+  }
+  HttpAnswer complete(const std::string& body) const { return post("/v1/completions", body); }
+  HttpAnswer ask(const std::string& bytes) const { return HttpClient(port_).ask(bytes); }
+  bool is_well() const { return get("/health").status == 200; }
+  /// Waits until the log has a line with this.
+  bool logs(const std::string& text) const {
+    for (int i = 0; i < 1000; ++i) {
+      if (program_.err().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+ private:
+  static Words with_defaults(Words arguments) {
+    arguments.insert(arguments.begin(), "serve");
+    for (const char* word : {"--port", "0", "--backend", "cpu", "--threads", "1"})
+      arguments.emplace_back(word);
+    return arguments;
+  }
+
+  RunningTetrad program_;
+  std::uint16_t port_ = 0;
+};
+
+/// A model of bytes that was trained for two steps; made once.
+class ServeCommand : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared_folder = std::make_unique<TemporaryFolder>();
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * i) + " of the text\n";
+    write_file(shared_folder->file("text.txt"), text);
+    Outcome made =
+        run_tetrad({"data", "prepare", shared_folder->file("text.txt"), "-o", shared_folder->file("data")});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    write_file(
+        shared_folder->file("config.yaml"),
+        "model: {name: tiny, pattern: '*-M-', hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 64,\n"
+        "        vocab: 256, mamba: {heads: 16, head_dim: 4, groups: 1, state: 16, chunk: 16}}\n"
+        "precision: {recipe: nvfp4, high_precision: {first: 0, last: 1}}\n"
+        "data: {sources: {text: " +
+            shared_folder->file("data") +
+            "}}\n"
+            "train: {steps: 2, batch: 2, sequence: 64}\nrun: {backend: cpu}\n");
+    made = run_tetrad({"train", shared_folder->file("config.yaml"), "--out", run()});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+  }
+  static void TearDownTestSuite() { shared_folder.reset(); }
+
+  static std::string run() { return shared_folder->file("run"); }
+
+  static std::unique_ptr<TemporaryFolder> shared_folder;
+};
+
+std::unique_ptr<TemporaryFolder> ServeCommand::shared_folder;
+
+TEST_F(ServeCommand, ScoresAreThoseOfTheScoreCommand) {
+  write_file(shared_folder->file("ids.txt"),
+             "108 105 110 101 32 49\n116 101 120\n7 200 0 255 9 9 9 9 9 9 9 9\n");
+  for (const char* precision : {"trained", "f32"}) {
+    const Outcome scored = run_tetrad({"score", run(), "--tokens", shared_folder->file("ids.txt"), "--json",
+                                       "--precision", precision, "--backend", "cpu"});
+    ASSERT_EQ(scored.exit_code, 0) << scored.err;
+    const Json lines = Json::parse(scored.out)["lines"];
+    Json prompts = Json::array();
+    for (const Json& line : lines) prompts.push_back(line["tokens"]);
+    const Server server({run(), "--precision", precision});
+    const HttpAnswer answer = server.complete(Json{
+        {"model", "tiny"},
+        {"prompt", prompts},
+        {"max_tokens", 1},
+        {"logprobs", 1},
+        {"echo", true},
+        {"temperature", 0}}.dump());
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Json choices = answer.json()["choices"];
+    ASSERT_EQ(choices.size(), lines.size());
+    // Read in one pass in f32, where sums of products may differ in their last bits.
+    const double tolerance = std::string(precision) == "f32" ? 2e-5 : 0;
+    for (std::size_t l = 0; l < lines.size(); ++l) {
+      const Json& scores = choices[l]["logprobs"]["token_logprobs"];
+      ASSERT_EQ(scores.size(), lines[l]["tokens"].size() + 1);
+      EXPECT_TRUE(scores[0].is_null());
+      for (std::size_t i = 1; i + 1 < scores.size(); ++i)
+        EXPECT_NEAR(scores[i].get<double>(), lines[l]["logprobs"][i].get<double>(), tolerance);
+    }
+  }
+}
+
+TEST_F(ServeCommand, ContinuesAsTheGenerateCommandDoes) {
+  const Server server({run()});
+  for (const char* temperature : {"0", "0.9"}) {
+    const Outcome generated =
+        run_tetrad({"generate", run(), "--prompt", "line 4", "--tokens", "30", "--temperature", temperature,
+                    "--seed", "11", "--json", "--backend", "cpu"});
+    ASSERT_EQ(generated.exit_code, 0) << generated.err;
+    const Json expected = Json::parse(generated.out);
+    const HttpAnswer answer =
+        server.complete(R"({"prompt": "line 4", "max_tokens": 30, "seed": 11, "temperature": )" +
+                        std::string(temperature) + "}");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.json()["choices"][0]["text"], expected["text"]);
+    EXPECT_TRUE(answer.json()["id"].get<std::string>().starts_with("cmpl-"));
+    EXPECT_GT(answer.json()["created"].get<std::int64_t>(), 1'700'000'000);
+  }
+}
+
+TEST_F(ServeCommand, TellsAboutModelAndTokenizer) {
+  const Server server({run(), "--max-length", "99"});
+  EXPECT_EQ(server.get("/v1/models").json()["data"][0]["id"], "tiny");
+  EXPECT_EQ(server.get("/v1/models").json()["data"][0]["max_model_len"], 99);
+  EXPECT_EQ(server.get("/v1/models/tiny").status, 200);
+  EXPECT_EQ(server.get("/v1/models/huge").status, 404);
+  const Json info = server.get("/tokenizer_info?x=y").json();
+  EXPECT_EQ(info["eos_token"], std::string(1, '\0'));
+  EXPECT_TRUE(info["bos_token"].is_null());
+  EXPECT_EQ(server.post("/tokenize", Json{{"prompt", info["eos_token"]}}.dump()).json()["tokens"], Json{0});
+  EXPECT_EQ(server.post("/tokenize", R"({"prompt": "hé", "add_special_tokens": false})").json()["tokens"],
+            (Json{'h', 0xC3, 0xA9}));
+  EXPECT_EQ(server.post("/tokenize", R"({"prompt": ""})").json()["tokens"], Json::array());
+  EXPECT_EQ(server.post("/detokenize", R"({"tokens": [104, 195, 169]})").json()["prompt"], "hé");
+  EXPECT_EQ(server.post("/detokenize", R"({"tokens": []})").json()["prompt"], "");
+  EXPECT_EQ(server.post("/detokenize", R"({"tokens": [256]})").status, 400);
+  EXPECT_EQ(server.post("/tokenize", R"({"prompt": 5})").status, 400);
+  EXPECT_EQ(server.post("/tokenize", R"([])").status, 400);
+}
+
+TEST_F(ServeCommand, AnswersErrorsAndStaysUp) {
+  const Server server({run(), "--max-body", "2000"});
+  const std::vector<std::pair<std::string, int>> requests = {
+      {"nonsense\r\n\r\n", 400},
+      {"GET / HTTP/3.0\r\n\r\n", 505},
+      {"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n", 404},
+      {"DELETE /health HTTP/1.1\r\nHost: a\r\n\r\n", 405},
+      {"GET /v1/completions HTTP/1.1\r\nHost: a\r\n\r\n", 405},
+      {"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", 404},
+      {"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", 415},
+      {"GET / HTTP/1.1\r\nHost: a\r\nA: " + std::string(20000, 'x') + "\r\n\r\n", 431},
+      {HttpClient::post_request("/v1/completions", std::string(2001, ' ')), 413},
+      {HttpClient::post_request("/v1/completions", std::string(8'000'000, ' ')), 413},
+      {HttpClient::post_request("/v1/completions", ""), 400},
+      {HttpClient::post_request("/v1/completions", std::string(1000, '[')), 400},
+      {HttpClient::post_request("/v1/completions", R"({"prompt": [256]})"), 400},
+      {HttpClient::post_request("/v1/completions", R"({"prompt": ")" + std::string(65, 'a') + "\"}"), 400},
+      {HttpClient::post_request("/v1/completions", R"({"prompt": "a", "stream": true})"), 400},
+      {HttpClient::post_request("/v1/completions", R"({"prompt": "a", "model": "x"})"), 404},
+  };
+  for (const auto& [bytes, status] : requests) {
+    const HttpAnswer answer = server.ask(bytes);
+    EXPECT_EQ(answer.status, status) << bytes.substr(0, 80);
+    EXPECT_NE(answer.error(), "") << answer.body;
+    EXPECT_EQ(answer.json()["error"]["type"], status < 500 ? "invalid_request_error" : "server_error");
+  }
+  EXPECT_NE(server.ask("DELETE /health HTTP/1.1\r\nHost: a\r\n\r\n").head.find("Allow: GET\r\n"),
+            std::string::npos);
+  EXPECT_TRUE(server.is_well());
+  EXPECT_EQ(server.complete(R"({"prompt": "a"})").status, 200);
+  EXPECT_TRUE(server.logs("POST /v1/completions 200"));
+  EXPECT_TRUE(server.logs("1 sequences, 1 + "));
+}
+
+TEST_F(ServeCommand, KeepsConnectionsOpen) {
+  const Server server({run()});
+  HttpClient client(server.port());
+  EXPECT_EQ(client.get("/health").status, 200);
+  EXPECT_EQ(client.get("/nowhere").status, 404) << "an error of the request, not of the connection";
+  EXPECT_EQ(client.post("/tokenize", R"({"prompt": "a"})").json()["tokens"], Json{'a'});
+  EXPECT_EQ(client
+                .ask("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: Application/JSON; charset=utf-8\r\n"
+                     "Transfer-Encoding: chunked\r\n\r\nd\r\n{\"prompt\": \"b\r\n2\r\n\"}\r\n0\r\n\r\n")
+                .json()["tokens"],
+            Json{'b'});
+  // Two at once, answered in order.
+  client.send("GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(client.receive()->status, 200);
+  EXPECT_EQ(client.receive()->status, 404);
+  const HttpAnswer last = client.ask("GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(last.head.find("Connection: close"), std::string::npos);
+  EXPECT_TRUE(client.is_closed_by_server());
+
+  HttpClient patient(server.port());
+  const std::string body = R"({"prompt": "a"})";
+  patient.send(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n");
+  EXPECT_EQ(patient.receive()->status, 100);
+  EXPECT_EQ(patient.ask(body).status, 200);
+}
+
+TEST_F(ServeCommand, ParallelClientsGetWhatOneGets) {
+  const Server server({run(), "--batch", "4"});
+  const auto body = [](int i) {
+    return Json{{"prompt", "line " + std::to_string(i % 5)},
+                {"max_tokens", 5 + i % 3},
+                {"seed", i},
+                {"logprobs", 1},
+                {"echo", i % 2 == 0}}
+        .dump();
+  };
+  std::vector<Json> expected;
+  for (int i = 0; i < 24; ++i) expected.push_back(server.complete(body(i)).json()["choices"]);
+  std::vector<Json> results(24);
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 8; ++c)
+    clients.emplace_back([&, c] {
+      HttpClient client(server.port());
+      for (int i = c; i < 24; i += 8)
+        results[static_cast<std::size_t>(i)] = client.post("/v1/completions", body(i)).json()["choices"];
+    });
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(results, expected);
+}
+
+TEST_F(ServeCommand, SlowClientsAreCutOffAndHoldNobodyUp) {
+  const Server server({run(), "--timeout", "0.5"});
+  HttpClient slow(server.port());
+  HttpClient slower(server.port());
+  slow.send("POST /tokenize HTTP/1.1\r\nHost: a\r\n");
+  slower.send(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{");
+  EXPECT_TRUE(server.is_well());
+  for (HttpClient* client : {&slow, &slower}) {
+    const std::optional<HttpAnswer> answer = client->receive();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status, 408);
+    EXPECT_NE(answer->error(), "");
+    EXPECT_TRUE(client->is_closed_by_server());
+  }
+  // A byte now and then does not buy more time.
+  HttpClient dripping(server.port());
+  const auto begin = std::chrono::steady_clock::now();
+  while (dripping.send("G") && std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(800))
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(dripping.receive()->status, 408);
+}
+
+TEST_F(ServeCommand, ClientsThatGoAwayAreForgotten) {
+  const Server server({run(), "--max-length", "70000", "--batch", "1"});
+  {
+    HttpClient half(server.port());
+    half.send("POST /tokenize HTTP/1.1\r\nContent-Le");
+    HttpClient waiting(server.port());
+    // It would take minutes, and nothing else could be computed meanwhile.
+    waiting.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 65000, "n": 8,
+        "temperature": 0})"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(server.logs(" 499 "));
+  EXPECT_EQ(server.complete(R"({"prompt": "a", "max_tokens": 2})").status, 200);
+}
+
+TEST_F(ServeCommand, TooManyConnectionsAreRefused) {
+  const Server server({run(), "--connections", "2"});
+  auto first = std::make_unique<HttpClient>(server.port());
+  HttpClient second(server.port());
+  EXPECT_EQ(first->get("/health").status, 200);
+  EXPECT_EQ(second.get("/health").status, 200);
+  HttpClient third(server.port());
+  const HttpAnswer answer = third.get("/health");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_NE(answer.error(), "");
+  first.reset();
+  bool welcome = false;
+  for (int i = 0; i < 100 && !welcome; ++i) welcome = server.get("/health").status == 200;
+  EXPECT_TRUE(welcome) << "a place has become free";
+}
+
+TEST_F(ServeCommand, SignalEndsItWhenRequestsAreAnswered) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Server server({run(), "--max-length", "100000"});
+    HttpClient idle(server.port());
+    EXPECT_EQ(idle.get("/health").status, 200);
+    HttpClient client(server.port());
+    client.send(HttpClient::post_request(
+        "/v1/completions", R"({"prompt": "a", "max_tokens": 400, "temperature": 1, "seed": 1, "n": 4})"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    server.program().send(signal);
+    const std::optional<HttpAnswer> answer = client.receive();
+    ASSERT_TRUE(answer) << "the request that was under way is answered";
+    EXPECT_EQ(answer->status, 200);
+    EXPECT_TRUE(idle.is_closed_by_server());
+    EXPECT_EQ(server.program().wait().exit_code, 0);
+    EXPECT_FALSE(HttpClient(server.port()).is_connected());
+  }
+}
+
+TEST_F(ServeCommand, WorkThatTakesTooLongIsGivenUpAtTheEnd) {
+  Server server({run(), "--max-length", "70000", "--grace", "0.2"});
+  HttpClient client(server.port());
+  client.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 65000, "n": 8,
+      "temperature": 0})"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  server.program().send(SIGTERM);
+  const std::optional<HttpAnswer> answer = client.receive();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 503);
+  EXPECT_EQ(server.program().wait().exit_code, 0);
+}
+
+TEST_F(ServeCommand, ExplainsItself) {
+  const Outcome help = run_tetrad({"serve", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* word : {"Examples:", "--max-length", "127.0.0.1", "lm_eval"})
+    EXPECT_NE(help.out.find(word), std::string::npos) << word;
+}
+
+TEST_F(ServeCommand, RefusesToStartOnBadInput) {
+  const Server server({run()});
+  const auto refused = [](const Words& words, const std::string& text) {
+    const Outcome outcome = run_tetrad(words);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    EXPECT_NE((outcome.out + outcome.err).find(text), std::string::npos) << outcome.err;
+  };
+  refused({"serve", run(), "--port", std::to_string(server.port())}, "--port");
+  refused({"serve", run(), "--host", "no such host"}, "--host");
+  refused({"serve", run(), "--port", "70000"}, "--port");
+  refused({"serve", run(), "--batch", "0"}, "--batch");
+  refused({"serve"}, "CHECKPOINT");
+  EXPECT_EQ(run_tetrad({"serve", shared_folder->file("nowhere")}).exit_code,
+            run_tetrad({"score", shared_folder->file("nowhere"), "--tokens", "-"}).exit_code);
+}
+
+}  // namespace
+}  // namespace tetrad::testing
