@@ -66,6 +66,9 @@ TEST(TokenFormat, LlmcOfBothVersions) {
   EXPECT_EQ(all_of(wide), Ids(wide_tokens.begin(), wide_tokens.end()));
   wide.validate(128002);
   expect_bad_input([&] { wide.validate(128001); }, {"b.bin", "128001", "token 4"});
+  write_file(folder / "c.bin", llmc(20240801, 7, 2, std::vector<std::uint32_t>{7, 4000000000}));
+  expect_bad_input([&] { TokenFile(folder.file("c")).validate(INT32_MAX); },
+                   {"c.bin", "4000000000", "token 1"});
 }
 
 TEST(TokenFormat, NanoGptIsTakenAtItsWord) {
@@ -172,6 +175,9 @@ TEST(ConvertTokens, KeepsWhatIsKnownAndChecksTheRest) {
   expect_bad_input([&] { convert_tokens(high, {.output = folder.file("d")}); }, {"high.bin", "300", "256"});
   expect_bad_input([&] { convert_tokens(input, {.output = folder.file("d"), .vocab = 100}); }, {"105"});
   expect_bad_input([&] { convert_tokens({}, {.output = folder.file("d")}); }, {"no token file"});
+  for (const char* output : {"a", "a.bin", "a.idx", "./a"})
+    expect_bad_input([&] { convert_tokens(input, {.output = folder.file(output)}); },
+                     {"a.bin", "overwritten"});
   EXPECT_FALSE(std::filesystem::exists(folder / "d.bin"));
 }
 

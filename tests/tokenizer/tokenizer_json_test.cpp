@@ -140,7 +140,9 @@ TEST(TokenizerJson, ReadsWhatPostProcessorsPutAroundATextAndEncodesWithoutIt) {
 TEST(TokenizerJson, AnAddedTokenMayBeOneThatMergesMake) {
   json root = json::parse(saved());
   const auto id = root["model"]["vocab"]["the"].get<std::int32_t>();
-  root["added_tokens"].push_back({{"id", id}, {"content", "the"}, {"single_word", true}, {"special", false}});
+  json the = root["added_tokens"][0];
+  the.update({{"id", id}, {"content", "the"}, {"single_word", true}, {"special", false}});
+  root["added_tokens"].push_back(the);
   const auto tokenizer = parse(root.dump());
   EXPECT_EQ(tokenizer->encode("the"), (std::vector<std::int32_t>{id}));
   EXPECT_EQ(tokenizer->encode("theme"), (std::vector<std::int32_t>{id, 'm', 'e'}));
@@ -152,9 +154,15 @@ TEST(TokenizerJson, RefusesWhatItWouldEncodeDifferently) {
     change(root);
     expect_bad_input([&] { parse(root.dump()); }, {"some.json", word});
   };
-  refused([](json& r) { r["normalizer"] = {{"type", "NFC"}}; }, "normalizer");
+  refused([](json& r) { r["version"] = "2.0"; }, "2.0");
+  refused([](json& r) { r["normalizer"] = {{"type", "NFKC"}}; }, "NFKC");
+  refused(
+      [](json& r) {
+        r["normalizer"] = {{"type", "Sequence"},
+                           {"normalizers", {{{"type", "NFC"}}, {{"type", "Lowercase"}}}}};
+      },
+      "Lowercase");
   refused([](json& r) { r["pre_tokenizer"] = nullptr; }, "pre-tokenizer");
-  refused([](json& r) { r["normalizer"] = {{"type", "NFC"}}; }, "NFC");
   const auto sequence = [](const json& step, const json& byte_level) {
     return json{{"type", "Sequence"}, {"pretokenizers", {step, byte_level}}};
   };
@@ -195,6 +203,7 @@ TEST(TokenizerJson, RefusesWhatItWouldEncodeDifferently) {
       },
       "pattern");
   refused([](json& r) { r["decoder"] = nullptr; }, "decoder");
+  refused([](json& r) { r["decoder"] = {{"type", "Metaspace"}}; }, "Metaspace");
   refused([](json& r) { r["model"]["type"] = "Unigram"; }, "Unigram");
   refused([](json& r) { r["model"]["dropout"] = 0.1; }, "dropout");
   refused([](json& r) { r["model"]["end_of_word_suffix"] = "</w>"; }, "parts of words");
@@ -246,6 +255,57 @@ TEST(TokenizerJson, RefusesDamage) {
   refused([&](json& r) { with_template(r, {{{"SpecialToken", {{"id", "<x>"}}}}, text}); }, "whole number");
   refused([](json& r) { r["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", 3}}; }, "damaged");
   refused([](json& r) { r["added_tokens"] = 3; }, "list");
+}
+
+TEST(TokenizerJson, FlagsAreTrueOrFalseAndThere) {
+  const auto refused = [](const std::function<void(json&)>& change, const std::string& word) {
+    json root = json::parse(saved());
+    change(root);
+    expect_bad_input([&] { parse(root.dump()); }, {"some.json", word, "true or false"});
+  };
+  refused([](json& r) { r["model"]["ignore_merges"] = 1; }, "ignore_merges");
+  refused([](json& r) { r["model"]["byte_fallback"] = "yes"; }, "byte_fallback");
+  refused([](json& r) { r["pre_tokenizer"].erase("add_prefix_space"); }, "add_prefix_space");
+  refused([](json& r) { r["pre_tokenizer"]["use_regex"] = 0; }, "use_regex");
+  for (const char* flag : {"special", "single_word", "lstrip", "rstrip", "normalized"}) {
+    refused([&](json& r) { r["added_tokens"][0].erase(flag); }, flag);
+    refused([&](json& r) { r["added_tokens"][0][flag] = "true"; }, flag);
+  }
+}
+
+TEST(TokenizerJson, RefusesWhatWouldTakeTooMuch) {
+  json many = json::parse(saved());
+  json steps = json::array();
+  for (int i = 0; i < 100'000; ++i) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  steps.push_back(many["pre_tokenizer"]);
+  many["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+  expect_bad_input([&] { parse(many.dump()); }, {"100001 steps"});
+  json large = json::parse(saved());
+  large["added_tokens"][0]["content"] = std::string(2000, 'a');
+  expect_bad_input([&] { parse(large.dump()); }, {"2000 bytes"});
+}
+
+TEST(TokenizerJson, NormalizesBetweenAddedTokensOfBothKinds) {
+  json root = json::parse(saved());
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
+  const auto next = root["model"]["vocab"].size();
+  for (const bool normalized : {false, true})
+    root["added_tokens"].push_back({{"id", next + (normalized ? 1 : 0)},
+                                    {"content", normalized ? "[e\u0301]" : "<e\u0301>"},
+                                    {"special", false},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", normalized}});
+  const auto tokenizer = parse(root.dump());
+  const auto raw = static_cast<std::int32_t>(next);
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(tokenizer->encode("e\u0301\u00e9"), (Ids{0xC3, 0xA9, 0xC3, 0xA9}));
+  EXPECT_EQ(tokenizer->encode("<e\u0301>[e\u0301][\u00e9]"), (Ids{raw, raw + 1, raw + 1}));
+  EXPECT_EQ(tokenizer->encode("<\u00e9>"), (Ids{'<', 0xC3, 0xA9, '>'}));
+  EXPECT_EQ(tokenizer->decode(Ids{raw + 1}), "[e\u0301]");
+  EXPECT_NE(tokenizer->hash(), parse(saved())->hash());
+  EXPECT_EQ(parse(to_tokenizer_json(tokenizer->definition()))->hash(), tokenizer->hash());
 }
 
 TEST(TokenizerJson, RefusesJsonThatLibrariesLetPass) {

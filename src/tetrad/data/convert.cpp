@@ -1,6 +1,7 @@
 #include "tetrad/data/convert.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,14 @@ std::int64_t vocab_for(std::span<const TokenFile> files, const ConvertOptions& o
   return vocab;
 }
 
+/// The output would replace the input, which nobody could get back from it.
+void refuse_same_file(const std::string& input, const std::string& output) {
+  std::error_code ignored;
+  TETRAD_CHECK(!std::filesystem::equivalent(token_file_name(input) + ".bin", token_file_name(output) + ".bin",
+                                            ignored),
+               "{:?} would be overwritten by what it is converted to; choose another output", input);
+}
+
 /// Copies one file, and ends documents where it does or where a token says so.
 void copy(const TokenFile& file, TokenFileWriter& writer, std::optional<std::int32_t> document_end,
           const std::function<void(std::int64_t)>& done) {
@@ -83,7 +92,10 @@ TokenMetadata convert_tokens(std::span<const std::string> inputs, const ConvertO
   TETRAD_CHECK(!inputs.empty(), "no token file is named");
   std::vector<TokenFile> files;
   std::int64_t total = 0;
-  for (const std::string& input : inputs) total += files.emplace_back(input).size();
+  for (const std::string& input : inputs) {
+    refuse_same_file(input, options.output);
+    total += files.emplace_back(input).size();
+  }
   TokenMetadata metadata = common_metadata(files);
   const std::int64_t vocab = vocab_for(files, options, metadata.vocab);
   for (const TokenFile& file : files) file.validate(vocab);
