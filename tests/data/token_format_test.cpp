@@ -10,12 +10,14 @@
 
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/tokens.h"
 #include "tetrad/data/convert.h"
 #include "tetrad/data/dataset.h"
 
 namespace tetrad {
 namespace {
 
+using testing::all_of;
 using testing::expect_bad_input;
 using testing::is_refused;
 using testing::TemporaryFolder;
@@ -37,12 +39,6 @@ std::string llmc(std::int32_t magic, std::int32_t version, std::int32_t count, c
   header[1] = version;
   header[2] = count;
   return bytes_of(header) + bytes_of(tokens);
-}
-
-Ids all_of(const TokenFile& file) {
-  Ids tokens(static_cast<std::size_t>(file.size()));
-  file.read(0, tokens);
-  return tokens;
 }
 
 const std::vector<std::uint16_t> narrow_tokens = {50256, 5, 7, 0, 65535, 50256, 9};

@@ -12,7 +12,7 @@
 namespace tetrad {
 namespace {
 
-constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxConverted = std::int64_t{1} << 24;  // tokens of a vocabulary
 
 /// What is known about the tokens of all files, as far as they agree.
 TokenMetadata common_metadata(std::span<const TokenFile> files) {
@@ -46,9 +46,9 @@ std::int64_t vocab_for(std::span<const TokenFile> files, const ConvertOptions& o
   if (vocab == 0)
     for (const TokenFile& file : files) vocab = std::max(vocab, file.id_range().highest + 1);
   vocab = std::max(vocab, std::int64_t{1});
-  TETRAD_CHECK(vocab <= kMaxVocab,
+  TETRAD_CHECK(vocab <= kMaxConverted,
                "ids up to {} are too large for a vocabulary (at most {}); is this a token file?", vocab - 1,
-               kMaxVocab);
+               kMaxConverted);
   return vocab;
 }
 
