@@ -44,10 +44,11 @@ void BpeTokenizer::index_added(std::string_view where) {
                        definition_.tokens[id] == token.content);
     TETRAD_CHECK(fits, "{}: the added token {} has the id {}, which is another token", where,
                  shown(token.content), token.id);
-    // A decoder does not know that a token was added: where it can, it reads bytes.
-    texts_[id] = bytes.empty() ? token.content : bytes;
     AddedToken& sought = (token.normalized ? normalized : raw).emplace_back(token);
     if (token.normalized && definition_.nfc) sought.content = normalize_nfc(token.content);
+    // A decoder does not know that a token was added: where it can, it reads bytes.
+    const std::string text = unspell_bytes(sought.content);
+    texts_[id] = text.empty() ? sought.content : text;
     cuttable_ = cuttable_ && token.content.find_first_of(" \n", 1) == std::string::npos &&
                 !token.single_word && !token.lstrip && !token.rstrip;
   }
