@@ -54,7 +54,7 @@ TEST_P(Fuzz, SeedsWithOneByteChanged) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Fuzz, ::testing::ValuesIn(fuzz_targets()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& of) { return std::string(of.param.name); });
 
 TEST(FuzzCorpus, EveryFolderHasATarget) {
   for (const auto& entry : std::filesystem::directory_iterator(TETRAD_CORPUS))
