@@ -1,7 +1,6 @@
 #include "tetrad/tokenizer/nfc.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <utility>
@@ -84,9 +83,9 @@ class Tables {
 
   void decompose(char32_t point, std::u32string& out) const {
     if (const char32_t syllable = point - kSyllables; point >= kSyllables && syllable < kSyllableCount) {
-      out += kLeads + syllable / (kVowelCount * kTailCount);
-      out += kVowels + syllable / kTailCount % kVowelCount;
-      if (syllable % kTailCount != 0) out += kTails + syllable % kTailCount;
+      out.push_back(kLeads + syllable / (kVowelCount * kTailCount));
+      out.push_back(kVowels + syllable / kTailCount % kVowelCount);
+      if (syllable % kTailCount != 0) out.push_back(kTails + syllable % kTailCount);
       return;
     }
     const auto found = parts_.find(point);
