@@ -12,7 +12,7 @@ help:
 	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-	@echo "make fuzz        every parser under libFuzzer for 20 s (needs clang)"
+	@echo "make fuzz        every parser under libFuzzer, 20 s each (SECONDS=N for longer)"
 	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
@@ -48,7 +48,7 @@ sanitize:
 	@$(MAKE) --no-print-directory test PRESET=sanitize
 
 fuzz: setup
-	@scripts/fuzz
+	@scripts/fuzz $(SECONDS)
 
 cuda: setup
 	@scripts/build-cuda $(JOBS)

@@ -13,7 +13,7 @@ import time
 
 import tiktoken
 import tokenizers
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -62,14 +62,16 @@ def pieces_of_random_strings():
     edges = [chr(p) for p in (0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFDD0, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x1FFFF,
                               0x10FFFF)]
     words = [w for text in SCRIPTS for w in text.split()]
-    marks = [chr(p) for p in [*range(0x300, 0x370), *range(0x93A, 0x950), *range(0xFE00, 0xFE10), 0x200C, 0x200D, 0x20E3]]
+    marks = [chr(p) for p in [*range(0x300, 0x370), *range(0x93A, 0x950), *range(0xFE00, 0xFE10), 0x200C, 0x200D, 0x20E3,
+                              *range(0x591, 0x5C8), *range(0x64B, 0x660), *range(0x1DC0, 0x1E00)]]
+    jamo = [chr(p) for p in [*range(0x1100, 0x1114), *range(0x1160, 0x1177), *range(0x11A7, 0x11C4), 0xAC00, 0xAC01, 0xAC1C, 0xD788]]
     specials = ["<|endoftext|>", "<|begin|>", "<|end|>", "<|", "|>", "<a>", "<a>b", "[L]", "[R]", "[B]", "word", "Norm", "two words",
-                "\u00e9", "\u6f22", " lead", "<|endoftext", "\u0120"]
+                "\u00e9", "\u6f22", " lead", "<|endoftext", "\u0120", "\t\t", "<e\u0301>", "[e\u0301]", "[\u00e9]", "\u1100\u1161", "\uac00"]
     contractions = [q + c for q in "'\u2019" for c in ("s", "S", "t", "re", "RE", "rE", "ve", "m", "ll", "Ll", "d", "\u017f", "l", "r", "")]
     kinds = [
         (12, list("etaoin shrdluETAOINSHRDLU")), (6, [" ", " ", "  ", "   ", "\n", "\r\n", "\n\n", "\t"]), (3, spaces),
         (4, list("0123456789") + ["12", "1234", "\u0663", "\u00bd", "\u2167", "\U0001d7ce", "\U00011de3"]),
-        (4, list("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")), (4, contractions), (4, words), (3, marks), (2, specials), (1, edges),
+        (4, list("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")), (4, contractions), (4, words), (3, marks), (1, jamo), (2, specials), (1, edges),
         (4, [chr(p) for p in generator.choices(points, k=20000)]), (3, [chr(p) for p in generator.choices(range(0xA0, 0x3000), k=20000)]),
     ]
     pool, weights = [], []
@@ -95,16 +97,18 @@ def random_strings(seed, count, pool, cumulative):
 
 
 def code_points(kind, full):
-    """Each beside letters of both cases, digits, spaces, newlines and apostrophes, or beside added tokens; many to a string.
+    """Each beside letters of both cases, digits, spaces, newlines and apostrophes, or added tokens, or marks; many to a string.
     Not `full`: those below U+3400 and one in sixteen of the others."""
-    if kind not in ("gpt2", "llama3", "o200k", "digits, then gpt2", "added tokens"):
+    if kind not in ("gpt2", "llama3", "o200k", "digits, then gpt2", "added tokens", "gpt2 with NFC"):
         return
     generator = random.Random(11)
     points = [chr(p) for p in range(0x110000)
               if not 0xD800 <= p < 0xE000 and (full or p < 0x3400 or generator.randrange(16) == 0)]
     for begin in range(0, len(points), 64):
         part = points[begin:begin + 64]
-        if kind == "added tokens":
+        if kind == "gpt2 with NFC":
+            yield "".join(f"{c} a{c}{c} q{c}\u0334\u0301 q\u0345{c} \u0308{c}\u0301 \u1100{c}\u11a8 " for c in part)
+        elif kind == "added tokens":
             yield "".join(f"word{c}-{c}word {c}[L][R]{c} " for c in part)
         else:
             yield "".join(f"a{c}b{c}{c} {c}1{c}'{c} X{c}\n{c}x" for c in part)
@@ -169,11 +173,20 @@ def make_tokenizers(corpus):
                     AddedToken("[R]", rstrip=True, normalized=False), AddedToken("[B]", lstrip=True, rstrip=True),
                     AddedToken("word", single_word=True), AddedToken("Norm", single_word=True, normalized=False),
                     AddedToken("two words"), AddedToken("\u00e9"), AddedToken("\u6f22"), AddedToken(" lead", normalized=False),
-                    AddedToken("\u0120", normalized=False)])
+                    AddedToken("\u0120", normalized=False), AddedToken("\t\t", lstrip=True, rstrip=True, normalized=False)])
     zoo.add_special_tokens([AddedToken("<|begin|>", lstrip=True), AddedToken("<|end|>", normalized=True)])
     zoo.post_processor = processors.RobertaProcessing(("<|end|>", zoo.token_to_id("<|end|>")),
                                                       ("<|begin|>", zoo.token_to_id("<|begin|>")), True, False)
     add("added tokens", zoo)
+
+    def normalizing(tokenizer):
+        tokenizer.normalizer = normalizers.NFC()
+        tokenizer.add_tokens([AddedToken("<e\u0301>", normalized=False), AddedToken("[e\u0301]"), AddedToken("\u1100\u1161"),
+                              AddedToken("word", single_word=True)])
+        return tokenizer
+
+    add("qwen2 with NFC", normalizing(trained(split_then_bytes(QWEN2), corpus)))
+    add("gpt2 with NFC", normalizing(trained(byte_level, corpus)))
     return result
 
 

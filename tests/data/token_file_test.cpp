@@ -10,11 +10,13 @@
 
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/tokens.h"
 #include "tetrad/core/threads.h"
 
 namespace tetrad {
 namespace {
 
+using testing::all_of;
 using testing::expect_bad_input;
 using testing::is_refused;
 using testing::read_file;
@@ -36,12 +38,6 @@ TokenMetadata write_small(const std::string& name, std::int64_t vocab = 1000) {
   metadata.tokenizer_hash = "0123456789abcdef";
   metadata.bytes = 42;
   return writer.commit(metadata);
-}
-
-Ids all_of(const TokenFile& file) {
-  Ids tokens(static_cast<std::size_t>(file.size()));
-  file.read(0, tokens);
-  return tokens;
 }
 
 TEST(TokenFile, ComesBackAsWritten) {

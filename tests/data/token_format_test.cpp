@@ -10,12 +10,14 @@
 
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/tokens.h"
 #include "tetrad/data/convert.h"
 #include "tetrad/data/dataset.h"
 
 namespace tetrad {
 namespace {
 
+using testing::all_of;
 using testing::expect_bad_input;
 using testing::is_refused;
 using testing::TemporaryFolder;
@@ -39,12 +41,6 @@ std::string llmc(std::int32_t magic, std::int32_t version, std::int32_t count, c
   return bytes_of(header) + bytes_of(tokens);
 }
 
-Ids all_of(const TokenFile& file) {
-  Ids tokens(static_cast<std::size_t>(file.size()));
-  file.read(0, tokens);
-  return tokens;
-}
-
 const std::vector<std::uint16_t> narrow_tokens = {50256, 5, 7, 0, 65535, 50256, 9};
 const std::vector<std::uint32_t> wide_tokens = {128000, 5, 70000, 0, 128001, 9};
 
@@ -66,6 +62,9 @@ TEST(TokenFormat, LlmcOfBothVersions) {
   EXPECT_EQ(all_of(wide), Ids(wide_tokens.begin(), wide_tokens.end()));
   wide.validate(128002);
   expect_bad_input([&] { wide.validate(128001); }, {"b.bin", "128001", "token 4"});
+  write_file(folder / "c.bin", llmc(20240801, 7, 2, std::vector<std::uint32_t>{7, 4000000000}));
+  expect_bad_input([&] { TokenFile(folder.file("c")).validate(INT32_MAX); },
+                   {"c.bin", "4000000000", "token 1"});
 }
 
 TEST(TokenFormat, NanoGptIsTakenAtItsWord) {
@@ -172,6 +171,9 @@ TEST(ConvertTokens, KeepsWhatIsKnownAndChecksTheRest) {
   expect_bad_input([&] { convert_tokens(high, {.output = folder.file("d")}); }, {"high.bin", "300", "256"});
   expect_bad_input([&] { convert_tokens(input, {.output = folder.file("d"), .vocab = 100}); }, {"105"});
   expect_bad_input([&] { convert_tokens({}, {.output = folder.file("d")}); }, {"no token file"});
+  for (const char* output : {"a", "a.bin", "a.idx", "./a"})
+    expect_bad_input([&] { convert_tokens(input, {.output = folder.file(output)}); },
+                     {"a.bin", "overwritten"});
   EXPECT_FALSE(std::filesystem::exists(folder / "d.bin"));
 }
 

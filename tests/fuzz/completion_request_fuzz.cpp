@@ -1,46 +1,58 @@
 // Any body is a request that keeps to the limits, or an HttpError; a request's response can be written.
 
-#include <cstdint>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
+#include "fuzz/targets.h"
 #include "tetrad/serve/completions.h"
 #include "tetrad/serve/http_request.h"
 
-// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const tetrad::ByteTokenizer tokenizer;
-  tetrad::CompletionContext context;
+namespace tetrad::testing {
+namespace {
+
+constexpr std::int64_t kMaxLength = 64;
+constexpr std::size_t kMaxSequences = 8;
+constexpr std::int32_t kHalfACharacter = 0xC3;
+
+/// What a model could answer to `task`.
+Generation answer_to(const GenerationTask& task) {
+  Generation generation;
+  if (task.score_prompt) generation.prompt_scores.resize(task.prompt.size() - 1, {7, -1.5, {{299, -0.5}}});
+  generation.tokens.resize(static_cast<std::size_t>(task.max_tokens), kHalfACharacter);
+  if (task.score_generated) generation.scores.resize(generation.tokens.size(), {kHalfACharacter, -1.5, {}});
+  if (task.is_enough && !generation.tokens.empty()) task.is_enough(generation.tokens);
+  return generation;
+}
+
+void check_request(std::string_view body, const CompletionContext& context) {
+  try {
+    const CompletionRequest request = parse_completion_request(body, context, 1);
+    const std::vector<GenerationTask> tasks = tasks_of(request, context);
+    require(!tasks.empty() && tasks.size() <= kMaxSequences);
+    std::vector<Generation> generations;
+    for (const GenerationTask& task : tasks) {
+      require(!task.prompt.empty() && std::ssize(task.prompt) + task.max_tokens <= kMaxLength);
+      generations.push_back(answer_to(task));
+    }
+    const nlohmann::json response = completion_response(request, context, generations);
+    const std::string text = response.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    require(nlohmann::json::accept(text));
+  } catch (const HttpError& error) {
+    require(error.status() == 400 || error.status() == 404);
+  }
+}
+
+}  // namespace
+
+void fuzz_completion_request(std::string_view bytes) {
+  static const ByteTokenizer tokenizer;
+  CompletionContext context;
   context.model = "fuzzed";
   context.vocab = 300;  // more than the tokenizer has
-  context.max_length = 64;
-  context.max_sequences = 8;
-  const std::string_view body(reinterpret_cast<const char*>(data), size);
-  for (const tetrad::Tokenizer* with :
-       {static_cast<const tetrad::Tokenizer*>(nullptr), static_cast<const tetrad::Tokenizer*>(&tokenizer)}) {
-    context.tokenizer = with;
-    try {
-      const tetrad::CompletionRequest request = tetrad::parse_completion_request(body, context, 1);
-      std::vector<tetrad::GenerationTask> tasks = tetrad::tasks_of(request, context);
-      if (tasks.empty() || tasks.size() > 8) std::abort();
-      std::vector<tetrad::Generation> generations;
-      for (tetrad::GenerationTask& task : tasks) {
-        if (task.prompt.empty() || task.prompt.size() + static_cast<std::size_t>(task.max_tokens) > 64)
-          std::abort();
-        tetrad::Generation& generation = generations.emplace_back();
-        if (task.score_prompt)
-          generation.prompt_scores.resize(task.prompt.size() - 1, {7, -1.5, {{299, -0.5}}});
-        generation.tokens.resize(static_cast<std::size_t>(task.max_tokens), 0xC3);  // half a character
-        if (task.score_generated) generation.scores.resize(generation.tokens.size(), {0xC3, -1.5, {}});
-        if (task.is_enough && !generation.tokens.empty()) task.is_enough(generation.tokens);
-      }
-      const nlohmann::json response = tetrad::completion_response(request, context, generations);
-      const std::string text = response.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-      if (!nlohmann::json::accept(text)) std::abort();
-    } catch (const tetrad::HttpError& error) {
-      if (error.status() != 400 && error.status() != 404) std::abort();
-    }
-  }
-  return 0;
+  context.max_length = kMaxLength;
+  context.max_sequences = kMaxSequences;
+  check_request(bytes, context);
+  context.tokenizer = &tokenizer;
+  check_request(bytes, context);
 }
+
+}  // namespace tetrad::testing

@@ -1,35 +1,34 @@
 // Any bytes are a request, the beginning of one, or refused; whatever pieces they come in.
 
-#include <cstdint>
-#include <cstdlib>
-#include <string_view>
 #include <tuple>
 
+#include "fuzz/targets.h"
 #include "tetrad/serve/http_request.h"
 
+namespace tetrad::testing {
 namespace {
 
-constexpr tetrad::HttpLimits kFuzzLimits = {.head = 512, .headers = 8, .body = 256};
+constexpr HttpLimits kFuzzLimits = {.head = 512, .headers = 8, .body = 256};
 
 /// What becomes of the bytes: the status that refuses them (0: none), how many are the request's, and it.
 struct Reading {
   int status = 0;
   std::size_t used = 0;
   bool complete = false;
-  tetrad::HttpRequest request;
+  HttpRequest request;
 };
 
 Reading read(std::string_view bytes, std::size_t piece) {
   Reading reading;
-  tetrad::RequestParser parser(kFuzzLimits);
+  RequestParser parser(kFuzzLimits);
   try {
     while (reading.used < bytes.size() && !parser.complete()) {
       const std::string_view part = bytes.substr(reading.used, piece);
       const std::size_t used = parser.feed(part);
-      if (used > part.size() || (used < part.size() && !parser.complete())) std::abort();
+      require(used == part.size() || (used < part.size() && parser.complete()));
       reading.used += used;
     }
-  } catch (const tetrad::HttpError& error) {
+  } catch (const HttpError& error) {
     reading.status = error.status();
     reading.used = 0;
   }
@@ -39,25 +38,24 @@ Reading read(std::string_view bytes, std::size_t piece) {
 }
 
 auto content(const Reading& reading) {
-  const tetrad::HttpRequest& request = reading.request;
+  const HttpRequest& request = reading.request;
   return std::tie(reading.status, reading.used, reading.complete, request.method, request.path,
                   request.headers, request.body, request.keep_alive, request.expects_continue);
 }
 
 }  // namespace
 
-// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+void fuzz_http_request(std::string_view bytes) {
   const Reading whole = read(bytes, bytes.size() + 1);
-  if (whole.request.body.size() > kFuzzLimits.body || whole.request.headers.size() > kFuzzLimits.headers)
-    std::abort();
-  if (whole.status != 0 && (whole.status < 400 || whole.status > 599)) std::abort();
+  require(whole.request.body.size() <= kFuzzLimits.body &&
+          whole.request.headers.size() <= kFuzzLimits.headers);
+  require(whole.status == 0 || (whole.status >= 400 && whole.status <= 599));
   for (const std::size_t piece : {std::size_t{1}, std::size_t{7}}) {
     const Reading parts = read(bytes, piece);
     // Which of two faults is met first may depend on the pieces; that there is one may not.
-    if ((parts.status != 0) != (whole.status != 0)) std::abort();
-    if (whole.status == 0 && content(parts) != content(whole)) std::abort();
+    require((parts.status != 0) == (whole.status != 0));
+    require(whole.status != 0 || content(parts) == content(whole));
   }
-  return 0;
 }
+
+}  // namespace tetrad::testing

@@ -52,6 +52,18 @@ TEST(AddedTokenFinder, StripsTakeWhiteSpaceThatIsStillThere) {
   EXPECT_EQ(parts_of(tokens, "[R]  [L]"), (Parts{"{2}", "{1}"}));
   EXPECT_EQ(parts_of(tokens, "  [L]"), Parts{"{1}"});
   EXPECT_EQ(parts_of(tokens, "a\u200b[L]"), (Parts{"a\u200b", "{1}"}));
+  // A token of white space is found also in what was stripped, and the text goes on behind it.
+  const std::vector<AddedToken> spaces = {{.id = 2, .content = "[R]", .rstrip = true},
+                                          {.id = 3, .content = "  "}};
+  EXPECT_EQ(parts_of(spaces, "[R]    x"), (Parts{"{2}", "{3}", "{3}", "x"}));
+  EXPECT_EQ(parts_of(spaces, "[R]   x"), (Parts{"{2}", "{3}", " x"}));
+}
+
+TEST(AddedTokenFinder, LongRunsOfSpacesTakeNoHours) {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "  ", .lstrip = true, .rstrip = true}};
+  const std::string spaces(1 << 20, ' ');
+  // The first takes them all; those that begin in what it took are nothing, as in the package.
+  EXPECT_EQ(parts_of(tokens, "a" + spaces + "b"), (Parts{"a", "{1}", "b"}));
 }
 
 }  // namespace

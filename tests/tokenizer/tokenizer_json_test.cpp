@@ -28,7 +28,9 @@ const std::string& saved() {
   return text;
 }
 
-std::unique_ptr<BpeTokenizer> parse(std::string_view text) { return parse_tokenizer_json(text, "some.json"); }
+std::unique_ptr<BpeTokenizer> parse_text(std::string_view text) {
+  return parse_tokenizer_json(text, "some.json");
+}
 
 TEST(TokenizerJson, SpellsBytesAsGpt2Does) {
   EXPECT_EQ(spell_bytes("A z\n"), "AĠzĊ");
@@ -42,7 +44,7 @@ TEST(TokenizerJson, SpellsBytesAsGpt2Does) {
 
 TEST(TokenizerJson, ComesBackAsItWas) {
   const BpeTokenizer original(definition());
-  const auto loaded = parse(saved());
+  const auto loaded = parse_text(saved());
   EXPECT_EQ(loaded->hash(), original.hash());
   EXPECT_EQ(loaded->definition().tokens, original.definition().tokens);
   EXPECT_EQ(loaded->definition().merges, original.definition().merges);
@@ -72,17 +74,17 @@ TEST(TokenizerJson, ReadsBothSpellingsOfMergesAndBothOfTheSplit) {
                               {"behavior", "Isolated"},
                               {"invert", false}},
                              {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
-  EXPECT_EQ(parse(root.dump())->hash(), BpeTokenizer(definition()).hash());
+  EXPECT_EQ(parse_text(root.dump())->hash(), BpeTokenizer(definition()).hash());
 }
 
 TEST(TokenizerJson, IgnoreMergesTakesWholeWords) {
   json root = json::parse(saved());
   root["model"]["ignore_merges"] = true;
   root["model"]["vocab"]["zzz"] = 280;
-  const auto tokenizer = parse(root.dump());
+  const auto tokenizer = parse_text(root.dump());
   EXPECT_EQ(tokenizer->encode("zzz"), (std::vector<std::int32_t>{280}));
   root["model"]["ignore_merges"] = false;
-  EXPECT_EQ(parse(root.dump())->encode("zzz"), (std::vector<std::int32_t>{'z', 'z', 'z'}));
+  EXPECT_EQ(parse_text(root.dump())->encode("zzz"), (std::vector<std::int32_t>{'z', 'z', 'z'}));
 }
 
 TEST(TokenizerJson, ComesBackWithAllThatOthersWrite) {
@@ -108,7 +110,7 @@ TEST(TokenizerJson, ComesBackWithAllThatOthersWrite) {
   for (const auto& list : splits) {
     all.splits = list;
     all.add_prefix_space = list[0] == &gpt2_split();
-    const auto loaded = parse(to_tokenizer_json(all));
+    const auto loaded = parse_text(to_tokenizer_json(all));
     EXPECT_EQ(loaded->hash(), BpeTokenizer(all).hash()) << loaded->description();
     EXPECT_EQ(loaded->definition().splits, all.splits);
     EXPECT_EQ(loaded->definition().added, all.added);
@@ -128,20 +130,22 @@ TEST(TokenizerJson, ReadsWhatPostProcessorsPutAroundATextAndEncodesWithoutIt) {
         {{"type", "TemplateProcessing"},
          {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
          {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {end, 65}}}}}}}}}};
-  const auto tokenizer = parse(root.dump());
+  const auto tokenizer = parse_text(root.dump());
   EXPECT_EQ(tokenizer->definition().prefix, (std::vector<std::int32_t>{end, 65}));
   EXPECT_TRUE(tokenizer->suffix().empty());
   EXPECT_EQ(tokenizer->encode("B"), (std::vector<std::int32_t>{66}));
   root["post_processor"] = {{"type", "RobertaProcessing"}, {"sep", {"</s>", 67}}, {"cls", {"<s>", 68}}};
-  EXPECT_EQ(parse(root.dump())->definition().prefix, (std::vector<std::int32_t>{68}));
-  EXPECT_EQ(parse(root.dump())->definition().suffix, (std::vector<std::int32_t>{67}));
+  EXPECT_EQ(parse_text(root.dump())->definition().prefix, (std::vector<std::int32_t>{68}));
+  EXPECT_EQ(parse_text(root.dump())->definition().suffix, (std::vector<std::int32_t>{67}));
 }
 
 TEST(TokenizerJson, AnAddedTokenMayBeOneThatMergesMake) {
   json root = json::parse(saved());
   const auto id = root["model"]["vocab"]["the"].get<std::int32_t>();
-  root["added_tokens"].push_back({{"id", id}, {"content", "the"}, {"single_word", true}, {"special", false}});
-  const auto tokenizer = parse(root.dump());
+  json the = root["added_tokens"][0];
+  the.update({{"id", id}, {"content", "the"}, {"single_word", true}, {"special", false}});
+  root["added_tokens"].push_back(the);
+  const auto tokenizer = parse_text(root.dump());
   EXPECT_EQ(tokenizer->encode("the"), (std::vector<std::int32_t>{id}));
   EXPECT_EQ(tokenizer->encode("theme"), (std::vector<std::int32_t>{id, 'm', 'e'}));
 }
@@ -150,11 +154,17 @@ TEST(TokenizerJson, RefusesWhatItWouldEncodeDifferently) {
   const auto refused = [](const std::function<void(json&)>& change, const std::string& word) {
     json root = json::parse(saved());
     change(root);
-    expect_bad_input([&] { parse(root.dump()); }, {"some.json", word});
+    expect_bad_input([&] { parse_text(root.dump()); }, {"some.json", word});
   };
-  refused([](json& r) { r["normalizer"] = {{"type", "NFC"}}; }, "normalizer");
+  refused([](json& r) { r["version"] = "2.0"; }, "2.0");
+  refused([](json& r) { r["normalizer"] = {{"type", "NFKC"}}; }, "NFKC");
+  refused(
+      [](json& r) {
+        r["normalizer"] = {{"type", "Sequence"},
+                           {"normalizers", {{{"type", "NFC"}}, {{"type", "Lowercase"}}}}};
+      },
+      "Lowercase");
   refused([](json& r) { r["pre_tokenizer"] = nullptr; }, "pre-tokenizer");
-  refused([](json& r) { r["normalizer"] = {{"type", "NFC"}}; }, "NFC");
   const auto sequence = [](const json& step, const json& byte_level) {
     return json{{"type", "Sequence"}, {"pretokenizers", {step, byte_level}}};
   };
@@ -195,6 +205,7 @@ TEST(TokenizerJson, RefusesWhatItWouldEncodeDifferently) {
       },
       "pattern");
   refused([](json& r) { r["decoder"] = nullptr; }, "decoder");
+  refused([](json& r) { r["decoder"] = {{"type", "Metaspace"}}; }, "Metaspace");
   refused([](json& r) { r["model"]["type"] = "Unigram"; }, "Unigram");
   refused([](json& r) { r["model"]["dropout"] = 0.1; }, "dropout");
   refused([](json& r) { r["model"]["end_of_word_suffix"] = "</w>"; }, "parts of words");
@@ -205,7 +216,7 @@ TEST(TokenizerJson, RefusesDamage) {
   const auto refused = [](const std::function<void(json&)>& change, const std::string& word) {
     json root = json::parse(saved());
     change(root);
-    expect_bad_input([&] { parse(root.dump()); }, {"some.json", word});
+    expect_bad_input([&] { parse_text(root.dump()); }, {"some.json", word});
   };
   refused([](json& r) { r = json::array(); }, "object");
   refused([](json& r) { r.erase("model"); }, "model");
@@ -248,22 +259,75 @@ TEST(TokenizerJson, RefusesDamage) {
   refused([](json& r) { r["added_tokens"] = 3; }, "list");
 }
 
+TEST(TokenizerJson, FlagsAreTrueOrFalseAndThere) {
+  const auto refused = [](const std::function<void(json&)>& change, const std::string& word) {
+    json root = json::parse(saved());
+    change(root);
+    expect_bad_input([&] { parse_text(root.dump()); }, {"some.json", word, "true or false"});
+  };
+  refused([](json& r) { r["model"]["ignore_merges"] = 1; }, "ignore_merges");
+  refused([](json& r) { r["model"]["byte_fallback"] = "yes"; }, "byte_fallback");
+  refused([](json& r) { r["pre_tokenizer"].erase("add_prefix_space"); }, "add_prefix_space");
+  refused([](json& r) { r["pre_tokenizer"]["use_regex"] = 0; }, "use_regex");
+  for (const char* flag : {"special", "single_word", "lstrip", "rstrip", "normalized"}) {
+    refused([&](json& r) { r["added_tokens"][0].erase(flag); }, flag);
+    refused([&](json& r) { r["added_tokens"][0][flag] = "true"; }, flag);
+  }
+}
+
+TEST(TokenizerJson, RefusesWhatWouldTakeTooMuch) {
+  json many = json::parse(saved());
+  json steps = json::array();
+  for (int i = 0; i < 100'000; ++i) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  steps.push_back(many["pre_tokenizer"]);
+  many["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+  expect_bad_input([&] { parse_text(many.dump()); }, {"100001 steps"});
+  json large = json::parse(saved());
+  large["added_tokens"][0]["content"] = std::string(2000, 'a');
+  expect_bad_input([&] { parse_text(large.dump()); }, {"2000 bytes"});
+}
+
+TEST(TokenizerJson, NormalizesBetweenAddedTokensOfBothKinds) {
+  json root = json::parse(saved());
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
+  const auto next = root["model"]["vocab"].size();
+  for (const bool normalized : {false, true})
+    root["added_tokens"].push_back({{"id", next + (normalized ? 1 : 0)},
+                                    {"content", normalized ? "[e\u0301]" : "<e\u0301>"},
+                                    {"special", false},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", normalized}});
+  const auto tokenizer = parse_text(root.dump());
+  const auto raw = static_cast<std::int32_t>(next);
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(tokenizer->encode("e\u0301\u00e9"), (Ids{0xC3, 0xA9, 0xC3, 0xA9}));
+  EXPECT_EQ(tokenizer->encode("<e\u0301>[e\u0301][\u00e9]"), (Ids{raw, raw + 1, raw + 1}));
+  EXPECT_EQ(tokenizer->encode("<\u00e9>"), (Ids{'<', 0xC3, 0xA9, '>'}));
+  EXPECT_EQ(tokenizer->decode(Ids{raw}), "<e\u0301>");
+  EXPECT_EQ(tokenizer->decode(Ids{raw + 1}),
+            "[\xE9]");  // normalized it is spelled as bytes, as in the package
+  EXPECT_NE(tokenizer->hash(), parse_text(saved())->hash());
+  EXPECT_EQ(parse_text(to_tokenizer_json(tokenizer->definition()))->hash(), tokenizer->hash());
+}
+
 TEST(TokenizerJson, RefusesJsonThatLibrariesLetPass) {
-  expect_bad_input([] { parse(R"({"model": 1, "model": 2})"); }, {"twice", "model"});
-  expect_bad_input([] { parse(std::string(100000, '[')); }, {"nested"});
-  expect_bad_input([] { parse("{\"a\": " + std::string(100000, '[')); }, {"nested"});
-  expect_bad_input([] { parse("\xFF"); }, {"UTF-8"});
-  expect_bad_input([] { parse(std::string("{}\0x", 4)); }, {"zero byte"});
-  expect_bad_input([] { parse("{} {}"); }, {"JSON"});
-  expect_bad_input([] { parse(""); }, {"JSON"});
-  expect_bad_input([] { parse(R"({"a": 1e999})"); }, {"JSON"});
+  expect_bad_input([] { parse_text(R"({"model": 1, "model": 2})"); }, {"twice", "model"});
+  expect_bad_input([] { parse_text(std::string(100000, '[')); }, {"nested"});
+  expect_bad_input([] { parse_text("{\"a\": " + std::string(100000, '[')); }, {"nested"});
+  expect_bad_input([] { parse_text("\xFF"); }, {"UTF-8"});
+  expect_bad_input([] { parse_text(std::string("{}\0x", 4)); }, {"zero byte"});
+  expect_bad_input([] { parse_text("{} {}"); }, {"JSON"});
+  expect_bad_input([] { parse_text(""); }, {"JSON"});
+  expect_bad_input([] { parse_text(R"({"a": 1e999})"); }, {"JSON"});
 }
 
 TEST(TokenizerJson, CutAnywhereItIsRefused) {
   const std::string& whole = saved();
   const std::size_t end = whole.find_last_of('}');
   for (std::size_t size = 0; size <= end; size += size < 600 || size + 600 > end ? 1 : 61)
-    ASSERT_TRUE(is_refused([&] { parse(std::string_view(whole).substr(0, size)); })) << size;
+    ASSERT_TRUE(is_refused([&] { parse_text(std::string_view(whole).substr(0, size)); })) << size;
 }
 
 TEST(TokenizerJson, AnyFlippedByteIsRefusedOrStillATokenizer) {
@@ -271,7 +335,7 @@ TEST(TokenizerJson, AnyFlippedByteIsRefusedOrStillATokenizer) {
     std::string damaged = saved();
     damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 7)));
     try {
-      const auto tokenizer = parse(damaged);
+      const auto tokenizer = parse_text(damaged);
       ASSERT_EQ(tokenizer->decode(tokenizer->encode(quoted_text)), quoted_text) << i;
     } catch (const Error& error) {
       ASSERT_EQ(error.exit_code(), ExitCode::bad_input) << error.what();

@@ -1,6 +1,7 @@
 #include "tetrad/data/convert.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -11,7 +12,7 @@
 namespace tetrad {
 namespace {
 
-constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxConverted = std::int64_t{1} << 24;  // tokens of a vocabulary
 
 /// What is known about the tokens of all files, as far as they agree.
 TokenMetadata common_metadata(std::span<const TokenFile> files) {
@@ -45,10 +46,18 @@ std::int64_t vocab_for(std::span<const TokenFile> files, const ConvertOptions& o
   if (vocab == 0)
     for (const TokenFile& file : files) vocab = std::max(vocab, file.id_range().highest + 1);
   vocab = std::max(vocab, std::int64_t{1});
-  TETRAD_CHECK(vocab <= kMaxVocab,
+  TETRAD_CHECK(vocab <= kMaxConverted,
                "ids up to {} are too large for a vocabulary (at most {}); is this a token file?", vocab - 1,
-               kMaxVocab);
+               kMaxConverted);
   return vocab;
+}
+
+/// The output would replace the input, which nobody could get back from it.
+void refuse_same_file(const std::string& input, const std::string& output) {
+  std::error_code ignored;
+  TETRAD_CHECK(!std::filesystem::equivalent(token_file_name(input) + ".bin", token_file_name(output) + ".bin",
+                                            ignored),
+               "{:?} would be overwritten by what it is converted to; choose another output", input);
 }
 
 /// Copies one file, and ends documents where it does or where a token says so.
@@ -83,7 +92,10 @@ TokenMetadata convert_tokens(std::span<const std::string> inputs, const ConvertO
   TETRAD_CHECK(!inputs.empty(), "no token file is named");
   std::vector<TokenFile> files;
   std::int64_t total = 0;
-  for (const std::string& input : inputs) total += files.emplace_back(input).size();
+  for (const std::string& input : inputs) {
+    refuse_same_file(input, options.output);
+    total += files.emplace_back(input).size();
+  }
   TokenMetadata metadata = common_metadata(files);
   const std::int64_t vocab = vocab_for(files, options, metadata.vocab);
   for (const TokenFile& file : files) file.validate(vocab);

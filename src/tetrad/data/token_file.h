@@ -55,8 +55,6 @@ class TokenFile {
 
  private:
   void open_single(const std::string& path);
-  void check_index(std::span<const std::byte> index);
-  void check_documents(std::span<const std::byte> index, std::uint64_t sequences, std::uint64_t boundaries);
   /// The tokens as they lie there; T is what dtype() says.
   template <typename T>
   const T* data() const;
@@ -101,6 +99,7 @@ class TokenFileWriter {
 
   std::string name_;
   std::int64_t vocab_;
+  DType dtype_;
   AtomicFile bin_;
   AtomicFile idx_;
   AtomicFile json_;

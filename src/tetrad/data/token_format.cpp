@@ -11,7 +11,7 @@
 namespace tetrad {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
+constexpr std::size_t kLlmcHeaderBytes = 256 * sizeof(std::int32_t);
 constexpr std::int32_t kMagicU16 = 20240520;
 constexpr std::int32_t kMagicU32 = 20240801;
 constexpr std::int32_t kVersionU16 = 1;
@@ -42,13 +42,13 @@ std::optional<TokenLayout> llmc_layout(std::span<const std::byte> file, std::str
                "{}: version {} of llm.c's format {} is unknown; only {} can be read", where, version, magic,
                narrow ? kVersionU16 : kVersionU32);
   const auto item = static_cast<std::int64_t>(narrow ? sizeof(std::uint16_t) : sizeof(std::int32_t));
-  const std::int64_t expected = static_cast<std::int64_t>(kHeaderBytes) + tokens * item;
+  const std::int64_t expected = static_cast<std::int64_t>(kLlmcHeaderBytes) + tokens * item;
   TETRAD_CHECK(
       tokens >= 0 && std::cmp_equal(expected, file.size()),
       "{}: the header speaks of {} tokens, which are {} bytes with it, but the file has {}; is it cut "
       "short?",
       where, tokens, expected, file.size());
-  return TokenLayout{TokenFormat::llmc, narrow ? DType::u16 : DType::i32, kHeaderBytes, tokens};
+  return TokenLayout{TokenFormat::llmc, narrow ? DType::u16 : DType::i32, kLlmcHeaderBytes, tokens};
 }
 
 TokenLayout raw_layout(std::span<const std::byte> file, std::string_view where) {

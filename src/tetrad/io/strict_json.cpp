@@ -13,33 +13,54 @@ namespace tetrad {
 namespace {
 
 using Json = nlohmann::json;
-using Event = Json::parse_event_t;
 
-/// Watches the parser: the library itself keeps the last of two members with the same key.
-class Watch {
+/// Looks at the text piece by piece before a value is made of it: the library itself keeps the last of two
+/// members with the same key. (Its callbacks for this take a time that is quadratic in a list of objects.)
+class Watch final : public Json::json_sax_t {
  public:
   Watch(std::string_view where, int max_depth) : where_(where), max_depth_(max_depth) {}
 
-  bool operator()(int depth, Event event, const Json& parsed) {
-    if (event == Event::object_start || event == Event::array_start) {
-      if (depth >= max_depth_)
-        fail("{}: more than {} nested objects and lists; the file is damaged or not meant for Tetrad", where_,
-             max_depth_);
-      keys_.emplace_back();
-    } else if (event == Event::object_end || event == Event::array_end) {
-      keys_.pop_back();
-    } else if (event == Event::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second)
-        fail("{}: an object has the key {} twice; remove one", where_, quoted_name(key));
-    }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return open(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& key) override {
+    if (!keys_.back().insert(key).second)
+      fail("{}: an object has the key {} twice; remove one", where_, quoted_name(key));
     return true;
   }
 
+  bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
+    constexpr int kOutOfRange = 406;
+    if (error.id == kOutOfRange) fail("{}: not valid JSON (a number that is too large)", where_);
+    fail("{}: not valid JSON (byte {})", where_, position);
+  }
+
  private:
+  bool open() {
+    if (std::ssize(keys_) >= max_depth_)
+      fail("{}: more than {} nested objects and lists; the file is damaged or not meant for Tetrad", where_,
+           max_depth_);
+    keys_.emplace_back();
+    return true;
+  }
+
+  bool close() {
+    keys_.pop_back();
+    return true;
+  }
+
   std::string_view where_;
   int max_depth_;
-  std::vector<std::unordered_set<std::string>> keys_;  //!< Of the objects that are open.
+  std::vector<std::unordered_set<std::string>> keys_;  //!< of the objects and lists that are open
 };
 
 }  // namespace
@@ -51,13 +72,9 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view where, 
   // The JSON library takes a zero byte for the end of its input and would not look at what follows it.
   TETRAD_CHECK(text.find('\0') == text.npos, "{}: not valid JSON (zero byte at byte {})", where,
                text.find('\0'));
-  try {
-    return Json::parse(text.begin(), text.end(), Watch(where, limits.depth));
-  } catch (const Json::parse_error& error) {
-    fail("{}: not valid JSON (byte {})", where, error.byte);
-  } catch (const Json::exception&) {
-    fail("{}: not valid JSON (a number that is too large)", where);
-  }
+  Watch watch(where, limits.depth);
+  Json::sax_parse(text.begin(), text.end(), &watch);
+  return Json::parse(text.begin(), text.end());
 }
 
 nlohmann::json read_strict_json(const std::filesystem::path& path, const JsonLimits& limits) {

@@ -62,17 +62,20 @@ std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view t
                                (end < text.size() && is_word(character_at(text, end)))))
       continue;
     Match match = {begin, end, token->id};
-    while (token->lstrip && match.begin > 0) {
+    // What a match before this one took is not looked at again, or a long run of spaces could take n².
+    while (token->lstrip && match.begin > done) {
       const Character before = character_before(text, match.begin);
       if (before.kind != CharClass::space) break;
       match.begin -= before.bytes;
     }
     if (token->lstrip) match.begin = std::max(match.begin, done);
+    if (token->rstrip) match.end = std::max(match.end, done);
     while (token->rstrip && match.end < text.size()) {
       const Character next = character_at(text, match.end);
       if (next.kind != CharClass::space) break;
       match.end += next.bytes;
     }
+    match.end = std::max(match.end, match.begin);
     return match;
   }
   return std::nullopt;

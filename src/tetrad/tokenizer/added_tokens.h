@@ -43,7 +43,7 @@ class AddedTokenFinder {
     std::size_t from = 0;
     while (const auto match = find(text, from, done)) {
       if (match->begin > done) plain(text.substr(done, match->begin - done));
-      found(match->id);
+      if (match->end > match->begin) found(match->id);  // else one before it took all of it
       done = match->end;
     }
     if (done < text.size()) plain(text.substr(done));
@@ -56,7 +56,7 @@ class AddedTokenFinder {
   };
 
   /// The next match that begins at or behind `from`, which moves behind its content. White space in front of
-  /// `done` belongs to the match before.
+  /// `done` belongs to the match before, so that nothing may be left for one that strips.
   std::optional<Match> find(std::string_view text, std::size_t& from, std::size_t done) const;
   const AddedToken* longest_at(std::string_view text, std::size_t begin) const;
   std::size_t next_start(std::string_view text, std::size_t from) const;

@@ -8,6 +8,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/hash.h"
 #include "tetrad/tokenizer/byte_spelling.h"
+#include "tetrad/tokenizer/nfc.h"
 
 namespace tetrad {
 namespace {
@@ -43,9 +44,11 @@ void BpeTokenizer::index_added(std::string_view where) {
                        definition_.tokens[id] == token.content);
     TETRAD_CHECK(fits, "{}: the added token {} has the id {}, which is another token", where,
                  shown(token.content), token.id);
+    AddedToken& sought = (token.normalized ? normalized : raw).emplace_back(token);
+    if (token.normalized && definition_.nfc) sought.content = normalize_nfc(token.content);
     // A decoder does not know that a token was added: where it can, it reads bytes.
-    texts_[id] = bytes.empty() ? token.content : bytes;
-    (token.normalized ? normalized : raw).push_back(token);
+    const std::string text = unspell_bytes(sought.content);
+    texts_[id] = text.empty() ? sought.content : text;
     cuttable_ = cuttable_ && token.content.find_first_of(" \n", 1) == std::string::npos &&
                 !token.single_word && !token.lstrip && !token.rstrip;
   }
@@ -128,6 +131,7 @@ std::string BpeTokenizer::compute_hash() const {
   // What came later is added where it is used, so that token files keep the hash they were made with.
   for (std::size_t i = 1; i < definition_.splits.size(); ++i) add_text(definition_.splits[i]->name);
   if (definition_.add_prefix_space) add_text("prefix space");
+  if (definition_.nfc) add_text("nfc");
   for (const AddedToken& token : definition_.added)
     if (const int flags = token.single_word | token.lstrip << 1 | token.rstrip << 2 | token.normalized << 3)
       hash.add(static_cast<std::uint64_t>(token.id)).add(static_cast<std::uint64_t>(flags));
@@ -138,8 +142,8 @@ std::string BpeTokenizer::description() const {
   std::string splits;
   for (const Split* split : definition_.splits)
     splits += fmt::format("{}{}", splits.empty() ? "" : " + ", split->name);
-  return fmt::format("byte-level BPE, {} tokens, {} merges, {} split", vocab(), definition_.merges.size(),
-                     splits);
+  return fmt::format("byte-level BPE, {} tokens, {} merges, {} split{}", vocab(), definition_.merges.size(),
+                     splits, definition_.nfc ? ", NFC" : "");
 }
 
 std::vector<std::int32_t> BpeTokenizer::encode_word(std::string_view word) const {
@@ -195,7 +199,14 @@ std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
   const auto found = [&](std::int32_t id) { ids.push_back(id); };
   const auto plain = [&](std::string_view part) { encode_plain(part, *cache, ids); };
   raw_added_.cut(
-      text, [&](std::string_view part) { normalized_added_.cut(part, plain, found); }, found);
+      text,
+      [&](std::string_view part) {
+        if (definition_.nfc)
+          normalized_added_.cut(normalize_nfc(part), plain, found);
+        else
+          normalized_added_.cut(part, plain, found);
+      },
+      found);
 
   const std::lock_guard lock(caches_mutex_);
   caches_.push_back(std::move(cache));

@@ -22,6 +22,7 @@ namespace tetrad {
 /// What a tokenizer.json says. Token strings are the bytes they stand for, not their spelling in the file.
 struct BpeDefinition {
   std::vector<const Split*> splits = {&gpt2_split()};  //!< at least one; each cuts what the one before left
+  bool nfc = false;                                    //!< texts are normalized before all that follows
   bool add_prefix_space = false;                       //!< in front of a text that has none
   bool ignore_merges = false;       //!< a pre-token that is a token needs no merging (Llama 3)
   std::vector<std::string> tokens;  //!< by id; empty: no such id, or only an added token has it

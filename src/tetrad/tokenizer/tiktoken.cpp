@@ -111,7 +111,9 @@ std::vector<std::string> parse_ranks(std::string_view text, std::string_view whe
 }
 
 /// All pairs of tokens that are a token together, in the order of what they are together.
-std::vector<std::pair<std::int32_t, std::int32_t>> merges_of(const std::vector<std::string>& tokens) {
+std::vector<std::pair<std::int32_t, std::int32_t>> merges_of(const std::vector<std::string>& tokens,
+                                                             std::string_view where) {
+  constexpr std::size_t kMaxMerges = std::size_t{1} << 22;  // the published files have two or three per token
   std::unordered_map<std::string_view, std::int32_t> ranks;
   for (std::size_t rank = 0; rank < tokens.size(); ++rank)
     if (!tokens[rank].empty()) ranks.emplace(tokens[rank], static_cast<std::int32_t>(rank));
@@ -124,6 +126,10 @@ std::vector<std::pair<std::int32_t, std::int32_t>> merges_of(const std::vector<s
       if (left != ranks.end() && right != ranks.end()) merges.emplace_back(left->second, right->second);
     }
     std::sort(merges.begin() + first, merges.end());
+    TETRAD_CHECK(
+        merges.size() <= kMaxMerges,
+        "{}: its tokens can be joined from others in more than {} ways; this is no vocabulary of a BPE",
+        where, kMaxMerges);
   }
   return merges;
 }
@@ -192,7 +198,7 @@ std::unique_ptr<BpeTokenizer> parse_tiktoken(std::string_view text, std::string_
   definition.splits = {split_of_name(encoding->split)};
   definition.ignore_merges = true;
   definition.tokens = parse_ranks(text, where);
-  definition.merges = merges_of(definition.tokens);
+  definition.merges = merges_of(definition.tokens, where);
   const auto ranks = static_cast<std::size_t>(
       std::ranges::count_if(definition.tokens, [](const std::string& token) { return !token.empty(); }));
   if (encoding->name == kLlama3)

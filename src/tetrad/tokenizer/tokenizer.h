@@ -13,8 +13,9 @@
 namespace tetrad {
 
 /// Any bytes can be encoded, and decode(encode(bytes)) == bytes, except where a tokenizer.json asks for
-/// something else (a space in front, added tokens that take white space). May be used by several threads at
-/// once.
+/// something else (a space in front, added tokens that take white space). Bytes that are not UTF-8, which the
+/// `tokenizers` package would not take, count as symbols, each on its own, and are kept. May be used by
+/// several threads at once.
 class Tokenizer {
  public:
   Tokenizer() = default;

@@ -87,8 +87,8 @@ std::string to_tokenizer_json(const BpeDefinition& definition) {
   std::string json =
       "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [";
   json += added_tokens_json(definition.added);
-  json += fmt::format("\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": {},\n",
-                      pre_tokenizer_json(definition));
+  json += fmt::format("\n  ],\n  \"normalizer\": {},\n  \"pre_tokenizer\": {},\n",
+                      definition.nfc ? R"({"type": "NFC"})" : "null", pre_tokenizer_json(definition));
   json += fmt::format("  \"post_processor\": {},\n  \"decoder\": {},\n", post_processor_json(definition),
                       byte_level_json(false, true));
   json += fmt::format(
