@@ -9,7 +9,7 @@
 
 #include "tetrad/interchange/tensor_map.h"
 #include "tetrad/io/safetensors.h"
-#include "tetrad/tokenizer/tokenizer.h"
+#include "tetrad/tokenizer/bpe.h"
 #include "tetrad/train/config.h"
 
 namespace tetrad {
@@ -44,7 +44,7 @@ class CheckpointSource {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-/// The tokenizer.json that encodes as ByteTokenizer does.
-std::string byte_tokenizer_json();
+/// The BPE that encodes as ByteTokenizer does.
+BpeDefinition byte_definition();
 
 }  // namespace tetrad

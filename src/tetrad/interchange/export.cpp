@@ -33,11 +33,16 @@ void write_tokenizer(const fs::path& folder, const CheckpointSource& source) {
   write_json(folder / "tokenizer_config.json", config);
 }
 
-}  // namespace
-
+/// Whether export wrote this folder, so that it may be replaced.
 bool is_export(const fs::path& folder) {
   std::error_code ignored;
   return fs::is_regular_file(folder / kOriginFile, ignored);
+}
+
+}  // namespace
+
+void check_export_folder(const fs::path& out, Overwrite overwrite) {
+  OutputFolder::check(out, overwrite, is_export);
 }
 
 ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& out,
@@ -50,8 +55,11 @@ ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& o
 
   OutputFolder folder(out, options.overwrite, is_export);
   ShardedWriter writer(folder.path(), declarations, options.shard_bytes);
-  for (const MappedParameter& parameter : source.parameters())
+  std::int64_t done = 0;
+  for (const MappedParameter& parameter : source.parameters()) {
     encoder.write(parameter, source.values(parameter), writer);
+    if (options.progress) options.progress(++done, std::ssize(source.parameters()));
+  }
   writer.commit();
 
   const HfConfigOptions hf{config.train.sequence, options.dtype, source.end_of_text()};
