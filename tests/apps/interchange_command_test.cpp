@@ -65,8 +65,9 @@ TEST_F(Interchange, AroundTheWorldAndBack) {
   const nlohmann::json exact = scores("run", "f32");
   for (std::size_t line = 0; line < 2; ++line) {
     const auto sum = [&](const nlohmann::json& lines) { return lines.at(line).at("sum").get<double>(); };
-    EXPECT_GT(std::abs(sum(served[0]) - sum(exact)), 1e-3);
-    for (const nlohmann::json& other : served) EXPECT_NEAR(sum(other), sum(served[0]), 1e-5);
+    EXPECT_GT(std::abs(sum(served[0]) - sum(exact)), 0.01);
+    EXPECT_NEAR(sum(served[1]), sum(served[0]), 1e-5);
+    EXPECT_NEAR(sum(served[2]), sum(served[0]), 2e-3);  // GGUF has the norms in F32, the others in BF16
   }
 }
 
