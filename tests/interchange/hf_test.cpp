@@ -173,6 +173,37 @@ TEST_F(Hf, TensorsAreCalledAsEverybodyCallsThem) {
                                                              {"mixer.down_proj.weight", {64, 144}}}));
 }
 
+/// The rows of our fused matrices, counted by hand.
+TEST_F(Hf, RowsGoToTheTensorsThatTheyAre) {
+  struct Part {
+    std::string theirs, ours;
+    std::size_t first, rows;
+  };
+  const auto expect = [&](const ModelConfig& model, const std::vector<Part>& parts) {
+    const auto weights = read_weights(make_checkpoint(path(model.name), small_config(model)));
+    export_hf(CheckpointSource(path(model.name)), path(model.name + "-hf"), {DType::f32, kOneFile});
+    const SafetensorsFile file(path(model.name + "-hf") / "model.safetensors");
+    for (const Part& part : parts) {
+      const std::size_t row = 64 * sizeof(float);
+      const auto ours =
+          std::as_bytes(std::span(weights.at(part.ours))).subspan(part.first * row, part.rows * row);
+      EXPECT_TRUE(std::ranges::equal(file.bytes(*file.find(part.theirs)), ours)) << part.theirs;
+    }
+  };
+  expect(small_llama(false), {{"model.layers.2.self_attn.q_proj.weight", "blocks.4.qkv.weight", 0, 128},
+                              {"model.layers.2.self_attn.k_proj.weight", "blocks.4.qkv.weight", 128, 64},
+                              {"model.layers.2.self_attn.v_proj.weight", "blocks.4.qkv.weight", 192, 64},
+                              {"model.layers.2.mlp.gate_proj.weight", "blocks.5.up.weight", 0, 192},
+                              {"model.layers.2.mlp.up_proj.weight", "blocks.5.up.weight", 192, 192},
+                              {"model.embed_tokens.weight", "embedding.weight", 0, 272},
+                              {"lm_head.weight", "head.weight", 0, 272}});
+  expect(small_hybrid(true), {{"backbone.layers.3.mixer.q_proj.weight", "blocks.3.qkv.weight", 0, 64},
+                              {"backbone.layers.3.mixer.k_proj.weight", "blocks.3.qkv.weight", 64, 16},
+                              {"backbone.layers.3.mixer.v_proj.weight", "blocks.3.qkv.weight", 80, 16},
+                              {"backbone.layers.2.mixer.in_proj.weight", "blocks.2.in.weight", 0, 336},
+                              {"lm_head.weight", "embedding.weight", 0, 272}});
+}
+
 TEST_F(Hf, EveryTensorMayHaveAShardOfItsOwn) {
   const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_hybrid(true)));
   const ExportSummary summary = export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, 1});

@@ -178,6 +178,7 @@ GgufHeader parse_gguf(std::span<const std::byte> file, const std::string& where)
                "{} says that it has {} tensors and {} entries, which cannot be: fetch it again", where,
                tensors, entries);
   GgufHeader header;
+  header.where = where;
   read_metadata(cursor, entries, where, header);
   for (std::uint64_t i = 0; i < tensors; ++i) {
     GgufHeader::Place place = read_place(cursor, where);
@@ -195,29 +196,17 @@ bool is_gguf_file(const std::filesystem::path& path) {
   return magic == kGgufMagic;
 }
 
+const GgufTensor* GgufHeader::find_tensor(std::string_view name) const {
+  const auto found = tensors.find(name);
+  return found == tensors.end() ? nullptr : &found->second.tensor;
+}
+
 GgufFile::GgufFile(const std::filesystem::path& path)
-    : where_(fmt::format("{:?}", path.native())), file_(path), header_(parse_gguf(file_.bytes(), where_)) {}
-
-const GgufValue* GgufFile::find(std::string_view key) const {
-  const auto found = header_.metadata.find(key);
-  return found == header_.metadata.end() ? nullptr : &found->second;
-}
-
-const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
-  const auto found = header_.tensors.find(name);
-  return found == header_.tensors.end() ? nullptr : &found->second.tensor;
-}
+    : file_(path), header_(parse_gguf(file_.bytes(), fmt::format("{:?}", path.native()))) {}
 
 std::span<const std::byte> GgufFile::bytes(std::string_view name) const {
   const GgufHeader::Place& place = header_.tensors.find(name)->second;
   return file_.bytes().subspan(place.begin, place.bytes);
-}
-
-std::vector<std::string> GgufFile::tensor_names() const {
-  std::vector<std::string> names;
-  names.reserve(header_.tensors.size());
-  for (const auto& [name, place] : header_.tensors) names.push_back(name);
-  return names;
 }
 
 }  // namespace tetrad

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <variant>
 
 #include "tetrad/interchange/gguf_format.h"
 #include "tetrad/io/mapped_file.h"
@@ -22,8 +22,18 @@ struct GgufHeader {
     std::uint64_t begin = 0;  //!< within the file
     std::uint64_t bytes = 0;
   };
-  std::map<std::string, GgufValue, std::less<>> metadata;
+  std::string where;                                       //!< for messages
+  std::map<std::string, GgufValue, std::less<>> metadata;  //!< of kinds that we read
   std::map<std::string, Place, std::less<>> tensors;
+
+  /// nullptr: there is no such key, or its value is of another kind.
+  template <typename T>
+  const T* find(std::string_view key) const {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? nullptr : std::get_if<T>(&found->second);
+  }
+  /// nullptr: there is no such tensor.
+  const GgufTensor* find_tensor(std::string_view name) const;
 };
 
 /// Of the whole file in `file`: every tensor lies in it, and no two overlap. Throws Error (bad input) that
@@ -39,16 +49,11 @@ class GgufFile {
   /// Throws Error (bad input).
   explicit GgufFile(const std::filesystem::path& path);
 
-  /// nullptr: there is no such key, or its value is of a kind that we do not read.
-  const GgufValue* find(std::string_view key) const;
-  /// nullptr: there is no such tensor.
-  const GgufTensor* find_tensor(std::string_view name) const;
+  const GgufHeader& header() const { return header_; }
+  /// Of a tensor that is there.
   std::span<const std::byte> bytes(std::string_view name) const;
-  std::vector<std::string> tensor_names() const;
-  const std::string& where() const { return where_; }
 
  private:
-  std::string where_;
   MappedFile file_;
   GgufHeader header_;
 };

@@ -42,7 +42,7 @@ struct GgufDescription {
   std::int64_t context = 0;
 };
 
-/// Throws Error (bad input) for an architecture or a value that we do not have.
-GgufDescription read_gguf_description(const GgufFile& file);
+/// A valid model. Throws Error (bad input) for an architecture or a value that we do not have.
+GgufDescription read_gguf_description(const GgufHeader& header);
 
 }  // namespace tetrad

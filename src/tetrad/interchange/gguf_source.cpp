@@ -25,34 +25,34 @@ std::vector<std::int64_t> without_ones(std::vector<std::int64_t> shape) {
 
 void GgufPieceSource::claim(const Piece& piece) {
   const std::string name = gguf_name(piece.name);
-  const GgufTensor* tensor = file_.find_tensor(name);
+  const GgufTensor* tensor = header_.find_tensor(name);
   TETRAD_CHECK(tensor != nullptr, "{}: the tensor {} is missing: fetch or export the file again",
-               file_.where(), name);
+               header_.where, name);
   const std::vector<std::int64_t> shape = gguf_shape(piece, model_);
   TETRAD_CHECK(without_ones(tensor->shape) == without_ones(shape),
                "{}: the tensor {} has the shape [{}], but the metadata makes it [{}]: export the file again",
-               file_.where(), name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
+               header_.where, name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
   claimed_.insert(name);
   if (tensor->type != GgmlType::nvfp4) return;
   const std::string scale = gguf_scale_name(name);
-  if (const GgufTensor* found = file_.find_tensor(scale)) {
+  if (const GgufTensor* found = header_.find_tensor(scale)) {
     TETRAD_CHECK(found->type == GgmlType::f32 && element_count(found->shape) == 1,
-                 "{}: {} is not one F32 number: export the file again", file_.where(), scale);
+                 "{}: {} is not one F32 number: export the file again", header_.where, scale);
     claimed_.insert(scale);
   }
 }
 
 void GgufPieceSource::check_all_claimed() const {
-  for (const std::string& name : file_.tensor_names())
+  for (const auto& [name, place] : header_.tensors)
     TETRAD_CHECK(claimed_.contains(name) || name.ends_with(".input_scale"),
-                 "{}: the model that it describes has no tensor {}: its kind is not supported", file_.where(),
+                 "{}: the model that it describes has no tensor {}: its kind is not supported", header_.where,
                  quoted_name(name));
 }
 
 void GgufPieceSource::read(const Piece& piece, std::span<float> out) const {
   const std::string name = gguf_name(piece.name);
   std::vector<float> theirs(out.size());
-  decode(*file_.find_tensor(name), theirs);
+  decode(*header_.find_tensor(name), theirs);
   if (gguf_has_negative_exponential(piece))
     for (float& value : theirs) value = static_cast<float>(std::log(-double{value}));
   const auto columns = out.size() / static_cast<std::size_t>(piece.shape.front());
@@ -62,7 +62,7 @@ void GgufPieceSource::read(const Piece& piece, std::span<float> out) const {
   }
   TETRAD_CHECK(std::ranges::all_of(out, [](float value) { return std::isfinite(value); }),
                "{}: the tensor {} holds a value that is not finite: fetch or export the file again",
-               file_.where(), name);
+               header_.where, name);
 }
 
 void GgufPieceSource::decode(const GgufTensor& tensor, std::span<float> out) const {
@@ -80,7 +80,7 @@ void GgufPieceSource::decode(const GgufTensor& tensor, std::span<float> out) con
 
 void GgufPieceSource::decode_blocks(const GgufTensor& tensor, std::span<float> out) const {
   float scale = 1;
-  if (const std::string name = gguf_scale_name(tensor.name); file_.find_tensor(name) != nullptr)
+  if (const std::string name = gguf_scale_name(tensor.name); header_.find_tensor(name) != nullptr)
     std::memcpy(&scale, file_.bytes(name).data(), sizeof(scale));
   std::vector<std::byte> codes(out.size() / 2);
   std::vector<std::byte> scales(out.size() / nvfp4::kBlock);

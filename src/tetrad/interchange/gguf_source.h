@@ -11,7 +11,8 @@ namespace tetrad {
 class GgufPieceSource final : public PieceSource {
  public:
   /// `model` is what the file describes; it must outlive this object, as the file must.
-  GgufPieceSource(const GgufFile& file, const ModelConfig& model) : file_(file), model_(model) {}
+  GgufPieceSource(const GgufFile& file, const ModelConfig& model)
+      : file_(file), header_(file.header()), model_(model) {}
 
   void claim(const Piece& piece) override;
   bool claim_copy(const Piece& /*copy*/) override { return false; }  // without output.weight it is tied
@@ -23,6 +24,7 @@ class GgufPieceSource final : public PieceSource {
   void decode_blocks(const GgufTensor& tensor, std::span<float> out) const;
 
   const GgufFile& file_;
+  const GgufHeader& header_;
   const ModelConfig& model_;
   std::set<std::string, std::less<>> claimed_ = {std::string(kGgufRopeFactors)};
 };

@@ -8,6 +8,7 @@
 
 #include "tetrad/core/error.h"
 #include "tetrad/interchange/checkpoint_source.h"
+#include "tetrad/io/safetensors_header.h"
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 
@@ -73,13 +74,7 @@ void add_template(GgufMetadata& metadata, const BpeDefinition& definition,
   metadata.emplace_back("tokenizer.ggml.add_eos_token", has_end);
 }
 
-template <typename T>
-const T* value_of(const GgufFile& file, std::string_view key) {
-  const GgufValue* value = file.find(key);
-  return value == nullptr ? nullptr : std::get_if<T>(value);
-}
-
-/// Bytes of the tokens, and which of them stand for themselves; false if one is not spelled as bytes are.
+/// Bytes of the tokens, and which of them stand for themselves; false if one is not spelled as it must be.
 bool read_tokens(const std::vector<std::string>& spelled, const std::vector<std::int32_t>& types,
                  BpeDefinition& definition) {
   const auto last = std::find_if(types.rbegin(), types.rend(), [](auto type) { return type != kUnused; });
@@ -87,6 +82,7 @@ bool read_tokens(const std::vector<std::string>& spelled, const std::vector<std:
   for (std::size_t id = 0; id < used; ++id) {
     std::string& token = definition.tokens.emplace_back();
     if (types[id] == kControl || types[id] == kUserDefined) {
+      if (find_invalid_utf8(spelled[id])) return false;
       definition.added.push_back(
           {.id = static_cast<std::int32_t>(id), .content = spelled[id], .special = types[id] == kControl});
     } else if (types[id] != kUnused) {
@@ -114,11 +110,11 @@ bool read_merges(const std::vector<std::string>& merges, const std::vector<std::
 }
 
 /// false: it names a token that there is not.
-bool read_template(const GgufFile& file, BpeDefinition& definition) {
+bool read_template(const GgufHeader& header, BpeDefinition& definition) {
   const auto read = [&](const char* wanted, const char* token, std::vector<std::int32_t>& out) {
-    const auto* flag = value_of<bool>(file, wanted);
+    const auto* flag = header.find<bool>(wanted);
     if (flag == nullptr || !*flag) return true;
-    const auto* id = value_of<std::uint32_t>(file, token);
+    const auto* id = header.find<std::uint32_t>(token);
     if (id == nullptr || *id >= definition.tokens.size()) return false;
     out = {static_cast<std::int32_t>(*id)};
     return true;
@@ -165,12 +161,12 @@ GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab) {
   return metadata;
 }
 
-std::string gguf_tokenizer_json(const GgufFile& file) {
-  const auto* model = value_of<std::string>(file, "tokenizer.ggml.model");
-  const auto* pre = value_of<std::string>(file, "tokenizer.ggml.pre");
-  const auto* tokens = value_of<std::vector<std::string>>(file, "tokenizer.ggml.tokens");
-  const auto* types = value_of<std::vector<std::int32_t>>(file, "tokenizer.ggml.token_type");
-  const auto* merges = value_of<std::vector<std::string>>(file, "tokenizer.ggml.merges");
+std::string gguf_tokenizer_json(const GgufHeader& header) {
+  const auto* model = header.find<std::string>("tokenizer.ggml.model");
+  const auto* pre = header.find<std::string>("tokenizer.ggml.pre");
+  const auto* tokens = header.find<std::vector<std::string>>("tokenizer.ggml.tokens");
+  const auto* types = header.find<std::vector<std::int32_t>>("tokenizer.ggml.token_type");
+  const auto* merges = header.find<std::vector<std::string>>("tokenizer.ggml.merges");
   const bool is_bpe = model != nullptr && *model == "gpt2" && pre != nullptr && tokens != nullptr &&
                       types != nullptr && merges != nullptr && tokens->size() == types->size();
   if (!is_bpe) return {};
@@ -180,7 +176,7 @@ std::string gguf_tokenizer_json(const GgufFile& file) {
   definition.splits = splits_of_names(known->splits);
   definition.ignore_merges = known->ignore_merges;
   const bool good = read_tokens(*tokens, *types, definition) && read_merges(*merges, *tokens, definition) &&
-                    read_template(file, definition);
+                    read_template(header, definition);
   return good ? to_tokenizer_json(definition) : std::string();
 }
 

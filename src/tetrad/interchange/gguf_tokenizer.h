@@ -15,6 +15,6 @@ namespace tetrad {
 GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab);
 
 /// The tokenizer.json of what is there; empty if it is no byte-level BPE with a split that we have.
-std::string gguf_tokenizer_json(const GgufFile& file);
+std::string gguf_tokenizer_json(const GgufHeader& header);
 
 }  // namespace tetrad

@@ -79,19 +79,14 @@ ImportedModel read_hf_description(const fs::path& folder) {
   return result;
 }
 
-ImportedModel read_gguf_model(const GgufFile& file) {
-  const GgufDescription description = read_gguf_description(file);
+ImportedModel read_gguf_model(const GgufHeader& header) {
+  const GgufDescription description = read_gguf_description(header);
   ImportedModel result;
   result.config.model = description.model;
   result.config.precision.recipe = "bf16";
   result.config.train.sequence = default_sequence(description.context);
-  try {
-    validate(description.model);
-  } catch (const Error& error) {
-    fail("{}: {}", file.where(), error.what());
-  }
-  if (const std::string tokenizer = gguf_tokenizer_json(file); !tokenizer.empty())
-    add_tokenizer(result, tokenizer, file.where());
+  if (const std::string tokenizer = gguf_tokenizer_json(header); !tokenizer.empty())
+    add_tokenizer(result, tokenizer, header.where);
   else
     result.warnings.emplace_back("the file has no tokenizer, or not one that is read");
   return result;
@@ -198,7 +193,7 @@ ImportSummary import_checkpoint(const fs::path& from, const fs::path& out, const
                  "{:?} is not there: name a folder with config.json and safetensors, or a GGUF file",
                  from.native());
     const GgufFile file(from);
-    const ImportedModel model = read_gguf_model(file);
+    const ImportedModel model = read_gguf_model(file.header());
     GgufPieceSource source(file, model.config.model);
     return write_checkpoint(model, source, out, options);
   }
