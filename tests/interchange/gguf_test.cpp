@@ -235,7 +235,7 @@ TEST_F(Gguf, MetadataIsWhatLlamaCppReads) {
   run_export(CheckpointSource(path("run")), "model.gguf");
   const PlainGguf file(read_file(path("model.gguf")));
   const std::map<std::string, double> expected = {
-      {"llama.block_count", 3},           {"llama.context_length", 32},
+      {"llama.block_count", 3},           {"llama.context_length", 512},
       {"llama.embedding_length", 64},     {"llama.feed_forward_length", 192},
       {"llama.attention.head_count", 4},  {"llama.attention.head_count_kv", 2},
       {"llama.attention.key_length", 32}, {"llama.attention.value_length", 32},
@@ -310,16 +310,6 @@ TEST_F(Gguf, MetadataOfAHybridIsWhatLlamaCppReads) {
     ASSERT_TRUE(file.tensors.contains(name)) << name;
     EXPECT_EQ(file.tensors.at(name).extents, wanted) << name;
   }
-}
-
-/// All bytes, a merge, and a token between documents.
-BpeDefinition small_bpe() {
-  BpeDefinition definition = byte_definition();
-  definition.tokens.emplace_back("th");
-  definition.merges.emplace_back('t', 'h');
-  definition.tokens.emplace_back();
-  definition.added.push_back({.id = 257, .content = std::string(kEndOfText)});
-  return definition;
 }
 
 TEST_F(Gguf, OnlyTokenizersThatLlamaCppAppliesAlikeAreWritten) {

@@ -257,18 +257,19 @@ TEST_F(Hf, BytesComeBackAsBytes) {
 }
 
 TEST_F(Hf, ATokenizerTravels) {
-  BpeDefinition definition;
-  for (int byte = 0; byte < 256; ++byte) definition.tokens.emplace_back(1, static_cast<char>(byte));
-  definition.tokens.emplace_back("th");
-  definition.merges.emplace_back('t', 'h');
-  definition.tokens.emplace_back(kEndOfText);
-  definition.added.push_back({257, std::string(kEndOfText), true});
+  BpeDefinition definition = small_bpe();
+  definition.tokens.emplace_back();
+  definition.added.push_back({.id = 258, .content = "< begin >"});
+  definition.prefix = {258};
   const BpeTokenizer tokenizer(definition);
   make_checkpoint(path("run"), small_config(small_llama(false)), tokenizer.hash(),
                   to_tokenizer_json(definition));
   export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, kOneFile, Overwrite::no});
   EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["eos_token"], "<|endoftext|>");
+  EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["bos_token"], "< begin >");
+  EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["model_max_length"], 512);
   EXPECT_EQ(json(path("hf") / "config.json")["eos_token_id"], 257);
+  EXPECT_EQ(json(path("hf") / "config.json")["bos_token_id"], 258);
   import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no});
   EXPECT_EQ(load_state(path("back")).tokenizer_hash, tokenizer.hash());
   EXPECT_EQ(CheckpointSource(path("back")).tokenizer()->hash(), tokenizer.hash());

@@ -59,8 +59,11 @@ std::string CheckpointSource::tokenizer_json() const {
   return tokenizer_ != nullptr ? to_tokenizer_json(byte_definition()) : std::string();
 }
 
-std::optional<std::int32_t> CheckpointSource::end_of_text() const {
-  return tokenizer_ != nullptr ? tokenizer_->end_of_document() : std::nullopt;
+std::int64_t CheckpointSource::context() const {
+  const std::int64_t trained = config_.train.sequence;
+  if (!config_.model.rope || !config_.model.rope->scaling) return trained;
+  const RopeScaling& scaling = *config_.model.rope->scaling;
+  return std::max(trained, std::int64_t{std::llround(scaling.factor * double(scaling.original_context))});
 }
 
 BpeDefinition byte_definition() {

@@ -33,7 +33,8 @@ class CheckpointSource {
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   /// As tokenizer.json; empty if there is no tokenizer. Bytes become a BPE without merges.
   std::string tokenizer_json() const;
-  std::optional<std::int32_t> end_of_text() const;
+  /// Tokens that the model can look at: as many as in training, or what its positions are stretched to.
+  std::int64_t context() const;
 
  private:
   std::filesystem::path path_;

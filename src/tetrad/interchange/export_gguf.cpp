@@ -129,8 +129,7 @@ ExportSummary export_gguf(const CheckpointSource& source, const std::filesystem:
   create_folder_of(out);
   GgufExporter exporter(source, plan, cpu);
   const Config& config = source.config();
-  GgufMetadata metadata =
-      gguf_metadata(config.model, source.family(), config.train.sequence, plan.size() > 0);
+  GgufMetadata metadata = gguf_metadata(config.model, source.family(), source.context(), plan.size() > 0);
   for (auto& entry : gguf_tokenizer(source.tokenizer(), config.model.vocab))
     metadata.push_back(std::move(entry));
   const std::vector<GgufTensor> tensors = exporter.declare();
