@@ -10,7 +10,7 @@
 
 #include "support/files.h"
 
-// NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
+// NOLINTNEXTLINE(readability-identifier-naming,readability-redundant-declaration): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace tetrad::testing {

@@ -375,7 +375,7 @@ TEST_F(Gguf, CutFilesAreRefused) {
     EXPECT_TRUE(is_refused([&] { parse_gguf(bytes(good.substr(0, size)), "cut"); })) << size;
   EXPECT_TRUE(is_refused([&] { parse_gguf(bytes(good.substr(0, good.size() - 64)), "cut"); }));
   // Counts and lengths that cannot be.
-  for (const std::size_t at : {8, 16, 24}) {
+  for (const std::size_t at : {8UL, 16UL, 24UL}) {
     std::string bad = good;
     for (std::size_t i = 0; i < 8; ++i) bad[at + i] = '\xFF';
     EXPECT_TRUE(is_refused([&] { parse_gguf(bytes(bad), "huge"); })) << at;

@@ -22,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const ExportOptions kOptions{DType::bf16, ~0ULL, Overwrite::no};
-
 /// Some amax for every layer.
 InputAmax invented_amax(const CheckpointSource& source) {
   InputAmax amax;
@@ -50,7 +48,7 @@ class Serving : public ::testing::Test {
 
   void run_export(const CheckpointSource& source, const std::string& out, ServingFormat format) {
     const Nvfp4Plan plan(source.config().precision, source.config().model, source.parameters());
-    export_nvfp4(source, path(out), kOptions, format, plan, invented_amax(source), cpu_backend());
+    export_nvfp4(source, path(out), {}, format, plan, invented_amax(source), cpu_backend());
   }
 
   static float scalar(const SafetensorsFile& file, const std::string& name,
@@ -155,7 +153,7 @@ TEST_P(ServingFamilies, CompressedTensorsHasTheSameBytesAndTheReciprocals) {
   for (const TensorInfo& info : modelopt.tensors()) {
     std::string name = info.name;
     const auto rename = [&](const std::string& from, const std::string& to) {
-      if (name.ends_with(from)) name = name.substr(0, name.size() - from.size()) + to;
+      if (name.ends_with(from)) name.replace(name.size() - from.size(), from.size(), to);
     };
     if (info.dtype == DType::u8) rename(".weight", ".weight_packed"), ++quantized;
     rename(".weight_scale_2", ".weight_global_scale");

@@ -1,13 +1,9 @@
 #include "tetrad/interchange/gguf_writer.h"
 
 #include <cstring>
-#include <ranges>
 #include <type_traits>
 
-#include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
-#include "tetrad/interchange/values.h"
-#include "tetrad/io/safetensors_header.h"
 
 namespace tetrad {
 namespace {
@@ -70,8 +66,8 @@ GgufWriter::GgufWriter(const std::filesystem::path& target, const GgufMetadata& 
   for (const GgufTensor& tensor : tensors) {
     header.string(tensor.name);
     header.number(static_cast<std::uint32_t>(tensor.shape.size()));
-    for (const std::int64_t extent : std::ranges::reverse_view(tensor.shape))
-      header.number(static_cast<std::uint64_t>(extent));
+    const std::vector<std::int64_t> fastest_first(tensor.shape.rbegin(), tensor.shape.rend());
+    for (const std::int64_t extent : fastest_first) header.number(static_cast<std::uint64_t>(extent));
     header.number(static_cast<std::uint32_t>(tensor.type));
     header.number(offset);
     const std::uint64_t bytes = gguf_tensor_bytes("export", tensor);

@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <system_error>
-#include <utility>
 
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
@@ -42,7 +41,7 @@ void OutputFolder::check(const fs::path& target, Overwrite overwrite, const IsOu
                path.native());
 }
 
-OutputFolder::OutputFolder(fs::path target, Overwrite overwrite, const IsOurs& is_ours)
+OutputFolder::OutputFolder(const fs::path& target, Overwrite overwrite, const IsOurs& is_ours)
     : target_(without_slash(target)) {
   check(target_, overwrite, is_ours);
   create_folder_of(target_);

@@ -20,7 +20,7 @@ class OutputFolder {
 
   /// An empty `target` is taken over. One that holds anything is refused with Error (bad input), unless
   /// `overwrite` and `is_ours(target)`.
-  OutputFolder(std::filesystem::path target, Overwrite overwrite, const IsOurs& is_ours);
+  OutputFolder(const std::filesystem::path& target, Overwrite overwrite, const IsOurs& is_ours);
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
   ~OutputFolder();
