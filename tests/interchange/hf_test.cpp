@@ -204,6 +204,37 @@ TEST_F(Hf, RowsGoToTheTensorsThatTheyAre) {
                               {"lm_head.weight", "embedding.weight", 0, 272}});
 }
 
+/// transformers 5 calls Nemotron-H's backbone `model`; caches of Hugging Face are symbolic links.
+TEST_F(Hf, OtherNamesOfTheSameAreRead) {
+  const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_hybrid(false)));
+  export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile});
+  const SafetensorsFile file(path("hf") / "model.safetensors");
+  const auto renamed = [](const std::string& name) {
+    return name.starts_with("backbone.") ? "model." + name.substr(9) : name;
+  };
+  std::vector<TensorDeclaration> tensors;
+  for (const TensorInfo& info : file.tensors())
+    tensors.push_back({renamed(info.name), info.dtype, info.shape});
+  SafetensorsWriter writer(path("blob"), tensors);
+  for (const TensorInfo& info : file.tensors()) writer.write(renamed(info.name), file.bytes(info));
+  writer.commit();
+  fs::create_directory(path("other"));
+  fs::create_symlink(path("blob"), path("other") / "model.safetensors");
+  fs::create_symlink(path("hf") / "config.json", path("other") / "config.json");
+  import_checkpoint(path("other"), path("back"), {});
+  expect_same_weights(read_weights(path("back")), read_weights(checkpoint));
+}
+
+TEST_F(Hf, AModelNeedsNoAttention) {
+  ModelConfig model = small_hybrid(false);
+  model.pattern = "M-M";
+  model.heads = model.kv_heads = model.head_dim = 0;
+  const fs::path checkpoint = make_checkpoint(path("run"), small_config(model));
+  export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile});
+  import_checkpoint(path("hf"), path("back"), {});
+  expect_same_weights(read_weights(path("back")), read_weights(checkpoint));
+}
+
 TEST_F(Hf, EveryTensorMayHaveAShardOfItsOwn) {
   const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_hybrid(true)));
   const ExportSummary summary = export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, 1});
