@@ -191,6 +191,8 @@ GgufHeader parse_gguf(std::span<const std::byte> file, const std::string& where)
 }
 
 bool is_gguf_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // a pipe would keep us waiting
   std::string magic(kGgufMagic.size(), '\0');
   std::ifstream(path, std::ios::binary).read(magic.data(), std::ssize(magic));
   return magic == kGgufMagic;
