@@ -8,7 +8,7 @@ help:
 	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
 	@echo "make test        install what is missing, build, and run all tests"
 	@echo "make build       build/tetrad (PRESET=portable for any processor)"
-	@echo "make crosscheck  beside the real readers: PyTorch, transformers, lm-evaluation-harness and others (installs them, several GB)"
+	@echo "make crosscheck  beside the real readers: PyTorch, transformers, llama.cpp, lm-evaluation-harness and others (installs them, several GB)"
 	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"

@@ -21,6 +21,8 @@ from run import HERE, relative_difference, tetrad
 
 # Largest difference of two logits, relative to the largest logit: both compute in f32.
 LOGITS_TOLERANCE = 1e-4
+# Of the largest input of a layer: the calibration runs in NVFP4, transformers in f32.
+INPUT_TOLERANCE = 0.25
 TOKENS = 48
 # 64 divides every row, as NVFP4 in GGUF needs it.
 WIDE = {"llama": ["model.hidden=128", "model.ffn=192"], "hybrid": ["model.hidden=128", "model.ffn=192"]}
@@ -191,6 +193,24 @@ def check_compressed_tensors(binary, run, name, folder, report):
                   f"to the bit in BF16; {worst:.0e} from code * scale * amax / 2688 before that")
 
 
+def largest_inputs(path, modules, folder):
+    """Largest |x| that transformers gives each module, over the sequences of the calibration."""
+    model, _ = load_theirs(path)
+    amax = {}
+
+    def note(module):
+        return lambda _, inputs: amax.update({module: max(amax.get(module, 0.0), inputs[0].abs().max().item())})
+
+    # transformers 5 has the backbone of Nemotron-H as `model`
+    names = {name.replace("model.", "backbone.", 1) if path.name.startswith("hybrid") else name: name
+             for name, _ in model.named_modules()}
+    for module in modules:
+        model.get_submodule(names[module]).register_forward_pre_hook(note(module))
+    tokens = numpy.fromfile(folder / "crosscheck-data.bin", dtype=numpy.uint16)[: 32 * 64].astype(numpy.int64)
+    their_logits(model, torch.from_numpy(tokens).view(32, 64))
+    return amax
+
+
 def check_modelopt(binary, run, name, folder, report):
     out = folder / f"{name}-modelopt"
     tetrad(binary, "export", str(run), "-o", str(out), "--to", "modelopt", cwd=folder)
@@ -205,8 +225,13 @@ def check_modelopt(binary, run, name, folder, report):
         good &= torch.equal(tensors[module + ".weight"], codes)
         good &= torch.equal(tensors[module + ".weight_scale"].view(torch.uint8), scales.view(torch.uint8))
         good &= tensors[module + ".weight_scale_2"] == amax / 2688
-        good &= bool(tensors[module + ".input_scale"] > 0) and tensors[module + ".input_scale"].shape == torch.Size([])
+        good &= tensors[module + ".input_scale"].shape == torch.Size([])
     report.expect(f"{name}: ModelOpt's tensors are those of the forward pass", good, f"{len(modules)} NVFP4 layers")
+    scales = {module: tensors[module + ".input_scale"].item() * 2688 for module in modules}
+    amax = largest_inputs(folder / f"{name}-hf-5", modules, folder)
+    worst = max(abs(scales[module] / amax[module] - 1) for module in modules)
+    report.expect(f"{name}: input scales are those of the inputs", worst <= INPUT_TOLERANCE,
+                  f"largest inputs differ by {worst:.0%} (at most {INPUT_TOLERANCE:.0%}) from those in transformers, in f32")
 
 
 GGUF_LEAVES = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate",

@@ -5,6 +5,7 @@
 
 #include "backend_choice.h"
 #include "command.h"
+#include "progress.h"
 #include "tetrad/interchange/calibration.h"
 #include "tetrad/interchange/export_gguf.h"
 #include "tetrad/interchange/export_nvfp4.h"
@@ -14,6 +15,7 @@ namespace tetrad::app {
 namespace {
 
 struct ExportCommand {
+  const CLI::App* parsed = nullptr;  //!< what was said
   std::string checkpoint;
   std::string out;
   std::string to = "hf";
@@ -32,12 +34,15 @@ DType dtype_of(const std::string& name) {
 }
 
 ExportSummary export_serving(const ExportCommand& command, const CheckpointSource& source,
-                             const ExportOptions& options) {
+                             const ExportOptions& options, const StopSignals& signals) {
   const PrecisionConfig precision = with_precision(source.config().precision, command.precision);
   const Nvfp4Plan plan(precision, source.config().model, source.parameters());
   plan.require_layers();  // before the calibration, which takes time
+  check_export_folder(command.out, options.overwrite);
   LoadedModel model(source.path(), {command.precision, 1, 0}, choose_backend(command.backend));
-  const InputAmax amax = calibrate(model, command.calibration);
+  CalibrationOptions calibration = command.calibration;
+  calibration.progress = stoppable_progress("calibrating", signals);
+  const InputAmax amax = calibrate(model, calibration);
   const ServingFormat format =
       command.to == "modelopt" ? ServingFormat::modelopt : ServingFormat::compressed_tensors;
   return export_nvfp4(source, command.out, options, format, plan, amax, cpu_backend());
@@ -48,19 +53,38 @@ ExportSummary export_llama_cpp(const ExportCommand& command, const CheckpointSou
                                const ExportOptions& options) {
   const PrecisionConfig precision = with_precision(source.config().precision, command.precision);
   const Nvfp4Plan plan(precision, source.config().model, source.parameters());
-  return export_gguf(source, command.out, options.overwrite, plan, cpu_backend());
+  return export_gguf(source, command.out, options, plan, cpu_backend());
+}
+
+/// What a format has no use for would else be passed over without a word.
+void check_options(const ExportCommand& command) {
+  const auto refuse = [&](const char* option, const char* reason) {
+    TETRAD_CHECK(command.parsed->count(option) == 0, "{} is of no use for --to {}: {}; leave it out", option,
+                 command.to, reason);
+  };
+  if (command.to == "hf") refuse("--precision", "all weights keep their values, rounded to --dtype");
+  if (command.to == "gguf") {
+    refuse("--dtype", "matrices are NVFP4 or BF16, the rest is F32");
+    refuse("--shard-gb", "it is one file");
+  }
+  if (command.to == "hf" || command.to == "gguf")
+    for (const char* option : {"--calibrate", "--calibration-sequences", "--backend"})
+      refuse(option, "it has no scales of inputs");
 }
 
 void run(const ExportCommand& command) {
+  check_options(command);
   const CheckpointSource source(command.checkpoint);
   ExportOptions options;
   options.dtype = dtype_of(command.dtype);
   options.shard_bytes = static_cast<std::uint64_t>(command.shard_gb * 1e9);
   options.version = kVersion;
   options.overwrite = command.force ? Overwrite::yes : Overwrite::no;
+  const StopSignals signals;
+  options.progress = stoppable_progress("exporting", signals);
   const ExportSummary summary = command.to == "hf"     ? export_hf(source, command.out, options)
                                 : command.to == "gguf" ? export_llama_cpp(command, source, options)
-                                                       : export_serving(command, source, options);
+                                                       : export_serving(command, source, options, signals);
   if (command.json)
     fmt::print("{}\n", nlohmann::json{{"checkpoint", source.path().string()},
                                       {"out", command.out},
@@ -79,6 +103,7 @@ void run(const ExportCommand& command) {
 void add_export(CLI::App& app, Action& action) {
   auto options = std::make_shared<ExportCommand>();
   CLI::App* command = app.add_subcommand("export", "Writes a checkpoint as other programs read it");
+  options->parsed = command;
   command
       ->add_option("CHECKPOINT", options->checkpoint,
                    "A run's folder (its newest checkpoint) or RUN/checkpoints/step-N")
@@ -120,21 +145,22 @@ void add_export(CLI::App& app, Action& action) {
       ->type_name("NAME");
   command
       ->add_option("--calibration-sequences", options->calibration.sequences, "How much of it, in sequences")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--backend", options->backend, "Of the calibration: auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->type_name("B")
       ->capture_default_str();
-  command->add_flag("--force", options->force, "Replace DIR if it is an earlier export");
+  command->add_flag("--force", options->force, "Replace what is there, if it is an earlier export");
   command->add_flag("--json", options->json, "One JSON object on stdout");
   add_threads_option(*command);
   set_examples(*command,
                "  tetrad export run -o model --to hf\n"
                "  tetrad export run/checkpoints/step-300 -o model-f32 --dtype f32\n"
                "  tetrad export run -o model-nvfp4 --to modelopt --calibrate data/code-heldout\n"
-               "  tetrad export run -o model.gguf --to gguf");
+               "  tetrad export run -o model.gguf --to gguf\n"
+               "  tetrad export run -o model-bf16.gguf --to gguf --precision bf16");
   command->callback([options, &action] {
     action = [options] {
       run(*options);

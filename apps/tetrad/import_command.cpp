@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "progress.h"
 #include "tetrad/interchange/import.h"
 #include "version.h"
 
@@ -18,8 +19,10 @@ struct ImportCommand {
 };
 
 void run(const ImportCommand& command) {
-  const ImportSummary summary = import_checkpoint(command.from, command.out,
-                                                  {kBuildId, command.force ? Overwrite::yes : Overwrite::no});
+  const StopSignals signals;
+  const ImportSummary summary = import_checkpoint(
+      command.from, command.out,
+      {kBuildId, command.force ? Overwrite::yes : Overwrite::no, stoppable_progress("importing", signals)});
   for (const std::string& warning : summary.warnings) fmt::print(stderr, "tetrad: {}\n", warning);
   if (command.json)
     fmt::print("{}\n", nlohmann::json{{"checkpoint", command.out},
@@ -40,7 +43,7 @@ void add_import(CLI::App& app, Action& action) {
   command
       ->add_option("DIR", options->from,
                    "Hugging Face folder (Llama or Nemotron-H): config.json, safetensors in BF16, F16, F32 or "
-                   "NVFP4, tokenizer.json; or a .gguf file")
+                   "NVFP4, tokenizer.json; or a GGUF file")
       ->required();
   command->add_option("-o,--out", options->out, "Checkpoint to write")->required()->type_name("CHECKPOINT");
   command->add_flag("--force", options->force, "Replace CHECKPOINT if it is an earlier import");
@@ -48,6 +51,7 @@ void add_import(CLI::App& app, Action& action) {
   add_threads_option(*command);
   set_examples(*command,
                "  tetrad import Llama-3.2-1B -o llama\n"
+               "  tetrad import model.gguf -o model\n"
                "  tetrad eval llama --data data/code-heldout\n"
                "  tetrad train more.yaml --from llama --out tuned");
   command->callback([options, &action] {

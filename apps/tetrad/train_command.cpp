@@ -57,8 +57,11 @@ void check_resumable(const Config& saved, const Config& now) {
 /// A run that begins with the weights of a checkpoint has its model, said again or not.
 void adopt_model(Config& config, Provenance& provenance) {
   const std::filesystem::path from = config.train.from;
-  TETRAD_CHECK(!std::filesystem::exists(from / "config.json"),
-               "{} is a Hugging Face folder: make a checkpoint of it first (tetrad import {} -o CHECKPOINT)",
+  std::error_code ignored;
+  TETRAD_CHECK(!std::filesystem::exists(from / "config.json", ignored) &&
+                   !std::filesystem::is_regular_file(from, ignored),
+               "{} is a model of another program's: make a checkpoint of it first (tetrad import {} -o "
+               "CHECKPOINT)",
                from.string(), from.string());
   const std::filesystem::path checkpoint = find_checkpoint(from);
   const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};

@@ -98,10 +98,23 @@ TEST(HfModel, ReadsTheNewerSpellings) {
   EXPECT_EQ(parse(hybrid), nameless("nemotron-h-8b"));
 }
 
+TEST(HfModel, NeedsNoHeadsWithoutAttention) {
+  Json json = with(nemotron_json(), "hybrid_override_pattern", "M-M-");
+  json["num_hidden_layers"] = 4;
+  json["num_attention_heads"] = json["num_key_value_heads"] = json["attention_head_dim"] = 0;
+  EXPECT_EQ(parse(json).pattern, "M-M-");
+  json["hybrid_override_pattern"] = "M-M*";
+  expect_bad_input([&] { parse(json); }, {"model.heads is 0"});
+}
+
 TEST(HfModel, ReadsPythonsInfinity) {
   std::string text = with(nemotron_json(), "time_step_limit", "@").dump();
   text.replace(text.find("\"@\""), 3, "[0.0, Infinity]");
   EXPECT_EQ(parse_hf_model(text, "config.json"), nameless("nemotron-h-8b"));
+  // Nowhere else does it mean anything.
+  text = with(llama_json(), "rope_theta", "@").dump();
+  text.replace(text.find("\"@\""), 3, "Infinity");
+  expect_bad_input([&] { parse_hf_model(text, "config.json"); }, {"rope_theta"});
 }
 
 TEST(HfModel, IsAcceptedAsModel) {
@@ -137,6 +150,11 @@ TEST(HfModel, RefusesWhatWeDoNotHave) {
       {with(llama, "rope_scaling", {{"rope_type", "yarn"}}), {"\"yarn\"", "llama3 and default"}},
       {with(llama, "rope_scaling", {{"type", "linear"}, {"factor", 2}}), {"\"linear\""}},
       {with(llama, "rope_scaling", 3), {"rope_scaling: expected an object"}},
+      {with(llama, "rope_scaling", {{"rope_type", "llama3"}}), {"rope_scaling: factor is missing"}},
+      {with(llama, "rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}),
+       {"rope_parameters: partial_rotary_factor"}},
+      {with(llama, "rope_theta", 1e39), {"rope_theta", "32-bit float"}},
+      {with(llama, "rms_norm_eps", -1e300), {"rms_norm_eps", "32-bit float"}},
       {with(llama, "partial_rotary_factor", 0.5), {"partial_rotary_factor"}},
       {with(llama, "hidden_size", 16385), {"model.hidden", "multiple of 16"}},
       {with(llama, "hidden_size", -5), {"hidden_size", "whole number", "-5"}},
@@ -144,7 +162,7 @@ TEST(HfModel, RefusesWhatWeDoNotHave) {
       {with(llama, "hidden_size", "4096"), {"hidden_size"}},
       {with(llama, "hidden_size", nullptr), {"hidden_size is missing"}},
       {with(llama, "hidden_size", 1ULL << 40), {"hidden_size", "1099511627776"}},
-      {with(llama, "num_attention_heads", 0), {"num_attention_heads is 0"}},
+      {with(llama, "num_attention_heads", 0), {"model.heads is 0"}},
       {with(llama, "num_hidden_layers", 2'000'000'000), {"num_hidden_layers is 2000000000"}},
       {with(llama, "rope_theta", "x"), {"rope_theta: expected a number"}},
       {with(llama, "tie_word_embeddings", 1), {"tie_word_embeddings: expected true or false"}},
@@ -171,9 +189,9 @@ TEST(HfModel, RefusesWhatIsNoJsonObject) {
   expect("[]", {"holds an object"});
   expect("{", {"not valid JSON"});
   expect("{\"a\": 1e999}", {"not valid JSON"});
-  expect("{\"hidden_size\": 1, \"hidden_size\": 2}", {"\"hidden_size\" is there twice"});
+  expect("{\"hidden_size\": 1, \"hidden_size\": 2}", {"the key \"hidden_size\" twice"});
   expect("{}", {"the architecture \"\" is not supported"});
-  expect("{\"a\":" + std::string(1'000'000, '['), {"nested more than 32 deep"});
+  expect("{\"a\":" + std::string(1'000'000, '['), {"more than 32 nested"});
   expect("{\"architectures\": [\"Llama\\u0001\"]}", {"Llama\\x01"});
 }
 

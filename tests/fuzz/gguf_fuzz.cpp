@@ -1,16 +1,28 @@
-// Any bytes are a GGUF file whose tensors lie within it, or refused.
+// Any bytes are a GGUF file whose tensors lie within it, or refused; what it says of a model and of a
+// tokenizer is one that can be built, or refused.
+
+#include <optional>
 
 #include "fuzz/targets.h"
 #include "support/files.h"
-#include "tetrad/interchange/gguf_file.h"
+#include "tetrad/interchange/gguf_model.h"
+#include "tetrad/interchange/gguf_tokenizer.h"
+#include "tetrad/tokenizer/tokenizer_json.h"
 
 namespace tetrad::testing {
 
 void fuzz_gguf(std::string_view bytes) {
+  std::optional<GgufHeader> header;
+  read_or_refuse([&] { header = parse_gguf(bytes_of(bytes), "fuzzed"); });
+  if (!header) return;
+  for (const auto& [name, place] : header->tensors)
+    require(place.begin <= bytes.size() && place.bytes <= bytes.size() - place.begin);
   read_or_refuse([&] {
-    for (const auto& [name, place] : parse_gguf(bytes_of(bytes), "fuzzed").tensors)
-      require(place.begin <= bytes.size() && place.bytes <= bytes.size() - place.begin);
+    const GgufDescription description = read_gguf_description(*header);
+    require(parameter_count(description.model) > 0 && description.context > 0);
   });
+  const std::string tokenizer = gguf_tokenizer_json(*header);
+  if (!tokenizer.empty()) read_or_refuse([&] { parse_tokenizer_json(tokenizer, "fuzzed"); });
 }
 
 }  // namespace tetrad::testing

@@ -110,6 +110,16 @@ inline void expect_same_weights(const std::map<std::string, std::vector<float>>&
   }
 }
 
+/// All bytes, a merge, and a token between documents.
+inline BpeDefinition small_bpe() {
+  BpeDefinition definition = byte_definition();
+  definition.tokens.emplace_back("th");
+  definition.merges.emplace_back('t', 'h');
+  definition.tokens.emplace_back();
+  definition.added.push_back({.id = 257, .content = std::string(kEndOfText)});
+  return definition;
+}
+
 struct Example {
   std::string name;
   ModelConfig model;

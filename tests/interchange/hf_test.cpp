@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "interchange/checkpoints.h"
 #include "support/errors.h"
 #include "tetrad/config/hf_model.h"
+#include "tetrad/core/failpoint.h"
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/interchange/export.h"
 #include "tetrad/interchange/hf_config.h"
@@ -120,6 +122,127 @@ TEST_P(HfFamilies, AnImportComputesWhatTheOriginalDoes) {
 INSTANTIATE_TEST_SUITE_P(All, HfFamilies, ::testing::ValuesIn(examples()),
                          [](const auto& test) { return test.param.name; });
 
+/// Names and shapes of an export, as docs and models of others have them.
+using Shapes = std::map<std::string, std::vector<std::int64_t>>;
+
+Shapes shapes_in(const fs::path& file, const std::string& part) {
+  Shapes shapes;
+  const SafetensorsFile opened(file);
+  for (const TensorInfo& info : opened.tensors())
+    if (part.empty() ? info.name.find(".layers.") == std::string::npos : info.name.starts_with(part))
+      shapes[info.name.substr(part.size())] = info.shape;
+  return shapes;
+}
+
+TEST_F(Hf, TensorsAreCalledAsEverybodyCallsThem) {
+  make_checkpoint(path("llama"), small_config(small_llama(false)));
+  export_hf(CheckpointSource(path("llama")), path("llama-hf"), {DType::bf16, kOneFile});
+  const fs::path llama = path("llama-hf") / "model.safetensors";
+  EXPECT_EQ(shapes_in(llama, ""), (Shapes{{"model.embed_tokens.weight", {272, 64}},
+                                          {"model.norm.weight", {64}},
+                                          {"lm_head.weight", {272, 64}}}));
+  EXPECT_EQ(shapes_in(llama, "model.layers.2."), (Shapes{{"input_layernorm.weight", {64}},
+                                                         {"self_attn.q_proj.weight", {128, 64}},
+                                                         {"self_attn.k_proj.weight", {64, 64}},
+                                                         {"self_attn.v_proj.weight", {64, 64}},
+                                                         {"self_attn.o_proj.weight", {64, 128}},
+                                                         {"post_attention_layernorm.weight", {64}},
+                                                         {"mlp.gate_proj.weight", {192, 64}},
+                                                         {"mlp.up_proj.weight", {192, 64}},
+                                                         {"mlp.down_proj.weight", {64, 192}}}));
+  make_checkpoint(path("hybrid"), small_config(small_hybrid(true)));
+  export_hf(CheckpointSource(path("hybrid")), path("hybrid-hf"), {DType::bf16, kOneFile});
+  const fs::path hybrid = path("hybrid-hf") / "model.safetensors";
+  EXPECT_EQ(shapes_in(hybrid, ""), (Shapes{{"backbone.embeddings.weight", {272, 64}},
+                                           {"backbone.norm_f.weight", {64}},
+                                           {"lm_head.weight", {272, 64}}}));
+  // 8 heads of 16, 2 groups with a state of 18
+  EXPECT_EQ(shapes_in(hybrid, "backbone.layers.2."), (Shapes{{"norm.weight", {64}},
+                                                             {"mixer.in_proj.weight", {336, 64}},
+                                                             {"mixer.conv1d.weight", {200, 1, 4}},
+                                                             {"mixer.conv1d.bias", {200}},
+                                                             {"mixer.A_log", {8}},
+                                                             {"mixer.D", {8}},
+                                                             {"mixer.dt_bias", {8}},
+                                                             {"mixer.norm.weight", {128}},
+                                                             {"mixer.out_proj.weight", {64, 128}}}));
+  EXPECT_EQ(shapes_in(hybrid, "backbone.layers.3.").at("mixer.k_proj.weight"),
+            (std::vector<std::int64_t>{16, 64}));
+  EXPECT_EQ(shapes_in(hybrid, "backbone.layers.4."), (Shapes{{"norm.weight", {64}},
+                                                             {"mixer.up_proj.weight", {144, 64}},
+                                                             {"mixer.down_proj.weight", {64, 144}}}));
+}
+
+/// The rows of our fused matrices, counted by hand.
+TEST_F(Hf, RowsGoToTheTensorsThatTheyAre) {
+  struct Part {
+    std::string theirs, ours;
+    std::size_t first, rows;
+  };
+  const auto expect = [&](const ModelConfig& model, const std::vector<Part>& parts) {
+    const auto weights = read_weights(make_checkpoint(path(model.name), small_config(model)));
+    export_hf(CheckpointSource(path(model.name)), path(model.name + "-hf"), {DType::f32, kOneFile});
+    const SafetensorsFile file(path(model.name + "-hf") / "model.safetensors");
+    for (const Part& part : parts) {
+      const std::size_t row = 64 * sizeof(float);
+      const auto ours =
+          std::as_bytes(std::span(weights.at(part.ours))).subspan(part.first * row, part.rows * row);
+      EXPECT_TRUE(std::ranges::equal(file.bytes(*file.find(part.theirs)), ours)) << part.theirs;
+    }
+  };
+  expect(small_llama(false), {{"model.layers.2.self_attn.q_proj.weight", "blocks.4.qkv.weight", 0, 128},
+                              {"model.layers.2.self_attn.k_proj.weight", "blocks.4.qkv.weight", 128, 64},
+                              {"model.layers.2.self_attn.v_proj.weight", "blocks.4.qkv.weight", 192, 64},
+                              {"model.layers.2.mlp.gate_proj.weight", "blocks.5.up.weight", 0, 192},
+                              {"model.layers.2.mlp.up_proj.weight", "blocks.5.up.weight", 192, 192},
+                              {"model.embed_tokens.weight", "embedding.weight", 0, 272},
+                              {"lm_head.weight", "head.weight", 0, 272}});
+  expect(small_hybrid(true), {{"backbone.layers.3.mixer.q_proj.weight", "blocks.3.qkv.weight", 0, 64},
+                              {"backbone.layers.3.mixer.k_proj.weight", "blocks.3.qkv.weight", 64, 16},
+                              {"backbone.layers.3.mixer.v_proj.weight", "blocks.3.qkv.weight", 80, 16},
+                              {"backbone.layers.2.mixer.in_proj.weight", "blocks.2.in.weight", 0, 336},
+                              {"lm_head.weight", "embedding.weight", 0, 272}});
+}
+
+/// transformers 5 calls Nemotron-H's backbone `model`; caches of Hugging Face are symbolic links.
+TEST_F(Hf, OtherNamesOfTheSameAreRead) {
+  const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_hybrid(false)));
+  export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile});
+  const SafetensorsFile file(path("hf") / "model.safetensors");
+  const auto renamed = [](const std::string& name) {
+    return name.starts_with("backbone.") ? "model." + name.substr(9) : name;
+  };
+  std::vector<TensorDeclaration> tensors;
+  for (const TensorInfo& info : file.tensors())
+    tensors.push_back({renamed(info.name), info.dtype, info.shape});
+  SafetensorsWriter writer(path("blob"), tensors);
+  for (const TensorInfo& info : file.tensors()) writer.write(renamed(info.name), file.bytes(info));
+  writer.commit();
+  fs::create_directory(path("other"));
+  fs::create_symlink(path("blob"), path("other") / "model.safetensors");
+  fs::create_symlink(path("hf") / "config.json", path("other") / "config.json");
+  import_checkpoint(path("other"), path("back"), {});
+  expect_same_weights(read_weights(path("back")), read_weights(checkpoint));
+}
+
+TEST_F(Hf, AModelNeedsNoAttention) {
+  ModelConfig model = small_hybrid(false);
+  model.pattern = "M-M";
+  model.heads = model.kv_heads = model.head_dim = 0;
+  const fs::path checkpoint = make_checkpoint(path("run"), small_config(model));
+  export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile});
+  import_checkpoint(path("hf"), path("back"), {});
+  expect_same_weights(read_weights(path("back")), read_weights(checkpoint));
+}
+
+TEST_F(Hf, EveryTensorMayHaveAShardOfItsOwn) {
+  const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_hybrid(true)));
+  const ExportSummary summary = export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, 1});
+  EXPECT_EQ(summary.shards, summary.tensors);
+  import_checkpoint(path("hf"), path("back"), {});
+  expect_same_weights(read_weights(path("back")), read_weights(checkpoint));
+}
+
 TEST_F(Hf, FilesAreAsTransformersWantsThem) {
   make_checkpoint(path("run"), small_config(small_llama(true)), ByteTokenizer().hash());
   export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, 60'000, Overwrite::no});
@@ -165,18 +288,19 @@ TEST_F(Hf, BytesComeBackAsBytes) {
 }
 
 TEST_F(Hf, ATokenizerTravels) {
-  BpeDefinition definition;
-  for (int byte = 0; byte < 256; ++byte) definition.tokens.emplace_back(1, static_cast<char>(byte));
-  definition.tokens.emplace_back("th");
-  definition.merges.emplace_back('t', 'h');
-  definition.tokens.emplace_back(kEndOfText);
-  definition.added.push_back({257, std::string(kEndOfText), true});
+  BpeDefinition definition = small_bpe();
+  definition.tokens.emplace_back();
+  definition.added.push_back({.id = 258, .content = "< begin >"});
+  definition.prefix = {258};
   const BpeTokenizer tokenizer(definition);
   make_checkpoint(path("run"), small_config(small_llama(false)), tokenizer.hash(),
                   to_tokenizer_json(definition));
   export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, kOneFile, Overwrite::no});
   EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["eos_token"], "<|endoftext|>");
+  EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["bos_token"], "< begin >");
+  EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["model_max_length"], 512);
   EXPECT_EQ(json(path("hf") / "config.json")["eos_token_id"], 257);
+  EXPECT_EQ(json(path("hf") / "config.json")["bos_token_id"], 258);
   import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no});
   EXPECT_EQ(load_state(path("back")).tokenizer_hash, tokenizer.hash());
   EXPECT_EQ(CheckpointSource(path("back")).tokenizer()->hash(), tokenizer.hash());
@@ -207,6 +331,49 @@ TEST_F(Hf, ValuesThatDoNotFitF16AreRefused) {
   std::vector<float> values(64, 65519.0f);
   values[5] = 65520.0f;
   expect_bad_input([&] { encoder.write(norm, values, writer); }, {"blocks.0.norm.weight", "F16", "bf16"});
+  DenseEncoder narrow(DType::bf16);
+  values[5] = 3.4e38f;  // finite, but beyond the largest BF16 by more than half a step
+  ShardedWriter other(folder_.path(), narrow.declare(norm), kOneFile);
+  expect_bad_input([&] { narrow.write(norm, values, other); }, {"blocks.0.norm.weight", "BF16", "f32"});
+}
+
+/// Nothing but what was there, whatever goes wrong on the way.
+TEST_F(Hf, WhatFailsLeavesNothingBehind) {
+  make_checkpoint(path("run"), small_config(small_llama(true)));
+  const CheckpointSource source(path("run"));
+  export_hf(source, path("hf"), {DType::bf16, 60'000});
+  import_checkpoint(path("hf"), path("imported"), {});
+  const std::string config = read_file(path("hf") / "config.json");
+  const std::string manifest = read_file(path("imported") / "MANIFEST.json");
+  const auto expect_untouched = [&](const std::string& why) {
+    EXPECT_EQ(folder_.files(), (std::vector<std::string>{"hf", "imported", "run"})) << why;
+    EXPECT_EQ(read_file(path("hf") / "config.json"), config) << why;
+    EXPECT_EQ(read_file(path("imported") / "MANIFEST.json"), manifest) << why;
+  };
+  const ExportOptions force{.dtype = DType::f32, .shard_bytes = 60'000, .overwrite = Overwrite::yes};
+  for (const char* point : {"file.create", "file.write", "file.fsync", "file.close", "file.rename"})
+    for (const char* time : {"@1", "@2", "@3", "@5"}) {
+      const std::string why = std::string(point) + "=enospc" + time;
+      set_failpoints(why);
+      EXPECT_THROW(export_hf(source, path("hf"), force), Error) << why;
+      set_failpoints(why);
+      EXPECT_THROW(export_hf(source, path("new"), force), Error) << why;
+      expect_untouched(why);
+      if (std::string_view(time) == "@5") continue;  // an import is fewer files
+      set_failpoints(why);
+      EXPECT_THROW(import_checkpoint(path("hf"), path("imported"), {.overwrite = Overwrite::yes}), Error)
+          << why;
+      expect_untouched(why);
+    }
+  set_failpoints("");
+  // Somebody who watches the progress may end it.
+  const Progress stop = [](std::int64_t done, std::int64_t total) {
+    EXPECT_LE(done, total);
+    if (done == 3) throw Error("enough", ExitCode::failure);
+  };
+  EXPECT_THROW(export_hf(source, path("new"), {.progress = stop}), Error);
+  EXPECT_THROW(import_checkpoint(path("hf"), path("new"), {.progress = stop}), Error);
+  expect_untouched("progress");
 }
 
 TEST_F(Hf, FoldersAreOnlyReplacedIfTheyAreOurs) {
@@ -292,7 +459,7 @@ TEST_F(BadFolders, IndexAndShardsThatDisagree) {
   fs::remove(shard);
   expect_refused({"missing", shard.filename().string()});
   write_file(shard, bytes.substr(0, bytes.size() - 2));
-  expect_refused({shard.filename().string()});
+  expect_refused({shard.filename().string(), "truncated", "fetch the file again"});
   write_file(shard, bytes);
   index_["weight_map"].erase("model.norm.weight");
   write_index();
@@ -300,8 +467,73 @@ TEST_F(BadFolders, IndexAndShardsThatDisagree) {
   index_["weight_map"]["model.norm.weight"] = index_["weight_map"]["model.embed_tokens.weight"];
   write_index();
   expect_refused({"model.norm.weight"});
-  write_file(path("hf") / "model.safetensors.index.json", "{\"weight_map\": []}");
-  expect_refused({"weight_map"});
+  const std::vector<std::pair<std::string, std::string>> indices = {
+      {R"({"weight_map": []})", "weight_map"},
+      {R"({"weight_map": {}})", "weight_map"},
+      {R"({"weight_map": {"a": "b.safetensors", "a": "c.safetensors"}})", "twice"},
+      {"{\"weight_map\": " + std::string(100'000, '['), "nested"},
+      {"{", "not valid JSON"},
+      {"", "not valid JSON"}};
+  for (const auto& [text, word] : indices) {
+    write_file(path("hf") / "model.safetensors.index.json", text);
+    expect_refused({"model.safetensors.index.json", word});
+  }
+}
+
+/// One file in the place of the shards: `header` as it is, then `data` zero bytes.
+TEST_F(BadFolders, DamagedHeaders) {
+  const auto expect = [&](const std::string& header, std::size_t data,
+                          const std::vector<std::string>& words) {
+    std::string bytes(8, '\0');
+    for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(header.size() >> 8 * i & 0xFF);
+    write_file(path("hf") / "model.safetensors", bytes + header + std::string(data, '\0'));
+    expect_refused(words);
+  };
+  fs::remove(path("hf") / "model.safetensors.index.json");
+  write_file(path("hf") / "model.safetensors", std::string(8, '\xFF') + "{}");
+  expect_refused({"model.safetensors", "header", "100000000"});
+  const std::string one = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+  expect("{" + one + R"(,"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12, {"\"b\"", "overlaps"});
+  expect("{" + one + R"(,"b":{"dtype":"F32","shape":[2],"data_offsets":[12,20]}})", 20, {"hole"});
+  expect("{" + one + "," + one + "}", 8, {"\"a\"", "twice"});
+  expect(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0,
+         {"\"a\"", "overflow"});
+  expect(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", 8, {"\"a\"", "Q4"});
+  expect(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, {"\"a\"", "-2"});
+  expect(R"({"a":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", 8, {"\"a\"", "2.5"});
+  expect("{\"a\":" + std::string(50'000, '['), 0, {"not end"});
+  // sound, but of nothing that the model has
+  expect("{" + one + "}", 8, {"model.embed_tokens.weight", "missing"});
+}
+
+TEST_F(BadFolders, DamagedConfigs) {
+  const std::string good = read_file(path("hf") / "config.json");
+  const auto expect = [&](const std::string& key, const std::string& value, const std::string& word) {
+    Json config = Json::parse(good);
+    config[key] = "@";
+    std::string text = config.dump();
+    text.replace(text.find("\"@\""), 3, value);
+    write_file(path("hf") / "config.json", text);
+    expect_refused({"config.json", word});
+  };
+  expect("hidden_size", "-64", "hidden_size");
+  expect("hidden_size", "64.0", "hidden_size");
+  expect("num_hidden_layers", "1e9", "num_hidden_layers");
+  expect("max_position_embeddings", "0", "max_position_embeddings");
+  expect("max_position_embeddings", "-1", "max_position_embeddings");
+  expect("rope_scaling", "{\"a\":" + std::string(60, '[') + std::string(60, ']') + "}", "nested");
+  expect("vocab_size", "272, \"vocab_size\": 272", "twice");
+  write_file(path("hf") / "config.json", good.substr(0, good.size() / 2));
+  expect_refused({"config.json", "not valid JSON"});
+}
+
+/// Sizes that a model could have, with weights that are not there: memory must not be asked for first.
+TEST_F(BadFolders, ModelsThatAreOnlySaidToBeHuge) {
+  Json config = json(path("hf") / "config.json");
+  config["vocab_size"] = 1 << 24;
+  config["hidden_size"] = 1 << 20;
+  write_file(path("hf") / "config.json", config.dump());
+  expect_refused({"model.embed_tokens.weight", "[272, 64]", "[16777216, 1048576]"});
 }
 
 TEST_F(BadFolders, TensorsThatAreMissingMisshapedOrTooMany) {
@@ -337,7 +569,7 @@ TEST_F(BadFolders, ValuesThatAreNotFinite) {
   rewrite(
       shard_of("model.norm.weight"), [](const TensorDeclaration& t) { return std::optional(t); },
       std::numeric_limits<float>::quiet_NaN());
-  expect_refused({"not finite"});
+  expect_refused({"not finite", "model.", "(element "});
 }
 
 TEST_F(BadFolders, AHeadThatIsSaidToBeTiedAndIsNot) {
@@ -352,7 +584,8 @@ TEST_F(BadFolders, AHeadThatIsSaidToBeTiedAndIsNot) {
 }
 
 TEST_F(BadFolders, FoldersThatAreNoModels) {
-  expect_bad_input([&] { import_checkpoint(path("nowhere"), path("back"), {}); }, {"neither a folder"});
+  expect_bad_input([&] { import_checkpoint(path("nowhere"), path("back"), {}); },
+                   {"nowhere", "config.json", "GGUF"});
   fs::create_directory(path("hf") / "sub");
   expect_bad_input([&] { import_checkpoint(path("hf") / "sub", path("back"), {}); }, {"config.json"});
   fs::remove(path("hf") / "model.safetensors.index.json");

@@ -1,15 +1,15 @@
 #include "tetrad/config/hf_model.h"
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
+#include "tetrad/io/strict_json.h"
 
 namespace tetrad {
 namespace {
@@ -52,20 +52,20 @@ class Fields {
   }
 
   std::int64_t whole(const char* key, std::optional<std::int64_t> missing = {}) const {
-    const Json* value = find(key);
-    if (value == nullptr && missing) return *missing;
-    TETRAD_CHECK(value != nullptr, "{}: {} is missing: is this the config.json of a language model?", name_,
-                 key);
+    const Json* value = find_or(key, missing.has_value());
+    if (value == nullptr) return *missing;
     const bool good = value->is_number_unsigned() &&
                       value->get<std::uint64_t>() <= std::uint64_t(std::numeric_limits<std::int32_t>::max());
     if (!good) refuse(key, *value, "a whole number from 0 to 2^31 - 1");
     return value->get<std::int64_t>();
   }
 
-  double real(const char* key, double missing) const {
-    const Json* value = find(key);
-    if (value == nullptr) return missing;
-    if (!value->is_number()) refuse(key, *value, "a number");
+  double real(const char* key, std::optional<double> missing = {}) const {
+    const Json* value = find_or(key, missing.has_value());
+    if (value == nullptr) return *missing;
+    const bool good =
+        value->is_number() && std::abs(value->get<double>()) <= double{std::numeric_limits<float>::max()};
+    if (!good) refuse(key, *value, "a number that a 32-bit float can hold");
     return value->get<double>();
   }
 
@@ -105,6 +105,14 @@ class Fields {
   }
 
  private:
+  /// find(); throws Error (bad input) for what may not be missing.
+  const Json* find_or(const char* key, bool may_be_missing) const {
+    const Json* value = find(key);
+    TETRAD_CHECK(value != nullptr || may_be_missing,
+                 "{}: {} is missing: is this the config.json of a language model?", name_, key);
+    return value;
+  }
+
   Json json_;
   std::string name_;
 };
@@ -117,24 +125,28 @@ std::optional<RopeScaling> rope_scaling(const Fields& fields, const Json& json) 
   TETRAD_CHECK(type == "llama3",
                "{}: rope_scaling has the type {}, which is not supported: only llama3 and default are",
                fields.name(), shown(type));
-  RopeScaling result;
-  result.factor = static_cast<float>(scaling.real("factor", result.factor));
-  result.low_freq_factor = static_cast<float>(scaling.real("low_freq_factor", result.low_freq_factor));
-  result.high_freq_factor = static_cast<float>(scaling.real("high_freq_factor", result.high_freq_factor));
-  result.original_context = scaling.whole("original_max_position_embeddings", result.original_context);
-  return result;
+  return RopeScaling{.factor = static_cast<float>(scaling.real("factor")),
+                     .low_freq_factor = static_cast<float>(scaling.real("low_freq_factor")),
+                     .high_freq_factor = static_cast<float>(scaling.real("high_freq_factor")),
+                     .original_context = scaling.whole("original_max_position_embeddings")};
+}
+
+void require_whole_rotation(const Fields& fields) {
+  TETRAD_CHECK(fields.real("partial_rotary_factor", 1) == 1,
+               "{}: partial_rotary_factor is not 1: partial rotation is not supported", fields.name());
 }
 
 RopeConfig rope(const Fields& fields) {
   RopeConfig result;
   result.theta = fields.real("rope_theta", 10000);
-  TETRAD_CHECK(fields.real("partial_rotary_factor", 1) == 1,
-               "{}: partial_rotary_factor is not 1: partial rotation is not supported", fields.name());
+  require_whole_rotation(fields);
   if (const Json* scaling = fields.find("rope_scaling")) result.scaling = rope_scaling(fields, *scaling);
   // transformers 5 keeps theta and scaling together.
-  if (const Json* parameters = fields.find("rope_parameters")) {
-    result.scaling = rope_scaling(fields, *parameters);
-    result.theta = Fields(*parameters, fields.name() + ": rope_parameters").real("rope_theta", result.theta);
+  if (const Json* json = fields.find("rope_parameters")) {
+    result.scaling = rope_scaling(fields, *json);
+    const Fields parameters(*json, fields.name() + ": rope_parameters");
+    result.theta = parameters.real("rope_theta", result.theta);
+    require_whole_rotation(parameters);
   }
   return result;
 }
@@ -145,9 +157,9 @@ ModelConfig common_fields(const Fields& fields) {
   model.hidden = fields.whole("hidden_size");
   model.ffn = fields.whole("intermediate_size");
   model.heads = fields.whole("num_attention_heads");
-  TETRAD_CHECK(model.heads > 0, "{}: num_attention_heads is 0", fields.name());
   model.kv_heads = fields.whole("num_key_value_heads", model.heads);
-  model.head_dim = fields.whole("head_dim", fields.whole("attention_head_dim", model.hidden / model.heads));
+  const std::int64_t usual = model.heads > 0 ? model.hidden / model.heads : 0;  // without attention: nothing
+  model.head_dim = fields.whole("head_dim", fields.whole("attention_head_dim", usual));
   model.vocab = fields.whole("vocab_size");
   model.tied = fields.flag("tie_word_embeddings", false);
   model.init_std = static_cast<float>(fields.real("initializer_range", model.init_std));
@@ -248,26 +260,9 @@ std::string architecture(const Fields& fields) {
 }  // namespace
 
 Json parse_hf_json(std::string_view text, const std::string& name) {
-  std::vector<std::set<std::string>> keys;
-  const Json::parser_callback_t check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    TETRAD_CHECK(static_cast<std::size_t>(depth) < config::kMaxDepth,
-                 "{}: values are nested more than {} deep", name, config::kMaxDepth);
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      TETRAD_CHECK(keys.back().insert(key).second, "{}: the key {} is there twice: keep one", name,
-                   shown(key));
-    }
-    return true;
-  };
-  try {
-    Json json = Json::parse(without_infinity(text), check);
-    TETRAD_CHECK(json.is_object(), "{}: a config.json holds an object, {{…}}", name);
-    return json;
-  } catch (const Json::exception&) {
-    fail("{}: not valid JSON: fetch or export the file again", name);
-  }
+  Json json = parse_strict_json(without_infinity(text), name, {config::kMaxFileBytes, config::kMaxDepth});
+  TETRAD_CHECK(json.is_object(), "{}: a config.json holds an object, {{…}}", name);
+  return json;
 }
 
 ModelConfig parse_hf_model(std::string_view json, const std::string& name) {

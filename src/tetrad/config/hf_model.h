@@ -18,6 +18,6 @@ ModelConfig parse_hf_model(std::string_view json, const std::string& name);
 
 /// What else is in such a file: an object, in which Python's Infinity has become 1e300. Throws Error (bad
 /// input) also for duplicate keys and deep nesting.
-nlohmann::json parse_hf_json(std::string_view json, const std::string& name);
+nlohmann::json parse_hf_json(std::string_view text, const std::string& name);
 
 }  // namespace tetrad

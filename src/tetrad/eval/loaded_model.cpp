@@ -11,11 +11,11 @@ namespace tetrad {
 
 PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wanted) {
   if (wanted == "trained") return trained;
-  trained.recipe = wanted == "f32" ? "bf16" : wanted;
-  trained.schedule.clear();
-  trained.operands.clear();
-  trained.storage = wanted == "f32" ? "f32" : "bf16";
-  return trained;
+  PrecisionConfig precision;
+  precision.recipe = wanted == "f32" ? "bf16" : wanted;
+  precision.high_precision = std::move(trained.high_precision);
+  precision.storage = wanted == "f32" ? "f32" : "bf16";
+  return precision;
 }
 
 std::filesystem::path find_checkpoint(const std::filesystem::path& path) {

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 bool is_token_file(const std::string& name) {
   std::error_code ignored;
-  return fs::exists(name + ".idx", ignored);
+  return fs::exists(token_file_name(name) + ".bin", ignored);
 }
 
 /// Notes what passed through, one sequence at a time.
@@ -44,32 +44,40 @@ class Observer {
   std::vector<float> losses_;
 };
 
-void observe_tokens(Observer& observer, LoadedModel& model, const std::string& name, std::int64_t sequences) {
-  const TokenSequences data(name, model.sequence(), "calibration: " + name);
+void observe_tokens(Observer& observer, LoadedModel& model, const std::string& name,
+                    const CalibrationOptions& options) {
+  const TokenSequences data(name, model.sequence(), "calibration");
   data.file().validate(model.config().model.vocab);
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(model.sequence()));
   std::vector<std::int32_t> targets(inputs.size());
-  for (std::int64_t i = 0; i < std::min(sequences, data.count()); ++i) {
+  const std::int64_t count = std::min(options.sequences, data.count());
+  for (std::int64_t i = 0; i < count; ++i) {
     data.read(i, inputs, targets);
     observer.run(inputs);
+    if (options.progress) options.progress(i + 1, count);
   }
 }
 
-void observe_text(Observer& observer, LoadedModel& model, const std::string& path, std::int64_t sequences) {
+void observe_text(Observer& observer, LoadedModel& model, const std::string& path,
+                  const CalibrationOptions& options) {
   const MappedFile file(path);
   const auto length = static_cast<std::size_t>(model.sequence());
-  // no token of ours stands for more than this many bytes on average
-  const std::size_t enough = length * static_cast<std::size_t>(sequences) * 16;
+  constexpr std::size_t kTokenBytes = 16;  // no tokens stand for more on average
+  const auto sequences = std::min(static_cast<std::size_t>(options.sequences), file.bytes().size());
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              std::min(file.bytes().size(), enough));
+                              std::min(file.bytes().size(), length * kTokenBytes * sequences));
   const std::vector<std::int32_t> tokens = model.tokenizer().encode(text);
   TETRAD_CHECK(tokens.size() >= length, "{} has {} tokens, less than one sequence of {}: give a longer text",
                path, tokens.size(), length);
   for (const std::int32_t token : tokens)
-    TETRAD_CHECK(token < model.config().model.vocab, "the tokenizer has a token {}, the model only {}", token,
+    TETRAD_CHECK(token < model.config().model.vocab,
+                 "the tokenizer has a token {}, the model only {}: they do not belong together", token,
                  model.config().model.vocab);
-  const std::size_t count = std::min(tokens.size() / length, static_cast<std::size_t>(sequences));
-  for (std::size_t i = 0; i < count; ++i) observer.run(std::span(tokens).subspan(i * length, length));
+  const std::size_t count = std::min(tokens.size() / length, sequences);
+  for (std::size_t i = 0; i < count; ++i) {
+    observer.run(std::span(tokens).subspan(i * length, length));
+    if (options.progress) options.progress(std::int64_t(i) + 1, std::int64_t(count));
+  }
 }
 
 /// The run's own tokens, if they are still where they were.
@@ -80,8 +88,7 @@ std::string own_data(const Config& config) {
     if (is_token_file(source.path)) return source.path;
   fail(
       "input scales need a calibration pass, and the data of the run is not here: name a token file or a "
-      "text "
-      "with --calibrate");
+      "text with --calibrate");
 }
 
 }  // namespace
@@ -90,9 +97,9 @@ InputAmax calibrate(LoadedModel& model, const CalibrationOptions& options) {
   Observer observer(model);
   const std::string data = options.data.empty() ? own_data(model.config()) : options.data;
   if (is_token_file(data))
-    observe_tokens(observer, model, data, options.sequences);
+    observe_tokens(observer, model, data, options);
   else
-    observe_text(observer, model, data, options.sequences);
+    observe_text(observer, model, data, options);
   return observer.take();
 }
 

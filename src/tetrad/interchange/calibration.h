@@ -14,6 +14,7 @@ struct CalibrationOptions {
   /// where there are none, those that it was trained on.
   std::string data;
   std::int64_t sequences = 32;
+  Progress progress = {};  //!< in sequences
 };
 
 /// Runs the model forward over the data and notes the largest magnitude that each linear layer with NVFP4

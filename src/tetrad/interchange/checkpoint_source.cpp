@@ -9,7 +9,6 @@
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/eval/loaded_model.h"
-#include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 
 namespace tetrad {
@@ -57,18 +56,21 @@ std::vector<float> CheckpointSource::values(const MappedParameter& parameter) co
 std::string CheckpointSource::tokenizer_json() const {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(tokenizer_.get()))
     return to_tokenizer_json(bpe->definition());
-  return tokenizer_ != nullptr ? byte_tokenizer_json() : std::string();
+  return tokenizer_ != nullptr ? to_tokenizer_json(byte_definition()) : std::string();
 }
 
-std::optional<std::int32_t> CheckpointSource::end_of_text() const {
-  return tokenizer_ != nullptr ? tokenizer_->end_of_document() : std::nullopt;
+std::int64_t CheckpointSource::context() const {
+  const std::int64_t trained = config_.train.sequence;
+  if (!config_.model.rope || !config_.model.rope->scaling) return trained;
+  const RopeScaling& scaling = *config_.model.rope->scaling;
+  return std::max(trained, std::int64_t{std::llround(scaling.factor * double(scaling.original_context))});
 }
 
-std::string byte_tokenizer_json() {
+BpeDefinition byte_definition() {
   BpeDefinition definition;
   for (int byte = 0; byte < ByteTokenizer::kVocab; ++byte)
     definition.tokens.emplace_back(1, static_cast<char>(byte));
-  return to_tokenizer_json(definition);
+  return definition;
 }
 
 }  // namespace tetrad

@@ -9,7 +9,7 @@
 
 #include "tetrad/interchange/tensor_map.h"
 #include "tetrad/io/safetensors.h"
-#include "tetrad/tokenizer/tokenizer.h"
+#include "tetrad/tokenizer/bpe.h"
 #include "tetrad/train/config.h"
 
 namespace tetrad {
@@ -33,7 +33,8 @@ class CheckpointSource {
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   /// As tokenizer.json; empty if there is no tokenizer. Bytes become a BPE without merges.
   std::string tokenizer_json() const;
-  std::optional<std::int32_t> end_of_text() const;
+  /// Tokens that the model can look at: as many as in training, or what its positions are stretched to.
+  std::int64_t context() const;
 
  private:
   std::filesystem::path path_;
@@ -44,7 +45,7 @@ class CheckpointSource {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-/// The tokenizer.json that encodes as ByteTokenizer does.
-std::string byte_tokenizer_json();
+/// The BPE that encodes as ByteTokenizer does.
+BpeDefinition byte_definition();
 
 }  // namespace tetrad

@@ -1,5 +1,6 @@
 #include "tetrad/interchange/export.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tetrad/interchange/hf_config.h"
@@ -19,25 +20,45 @@ void write_json(const fs::path& path, const Json& json) {
   write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+std::optional<std::int32_t> begin_of_text(const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr || tokenizer->prefix().size() != 1) return std::nullopt;
+  return tokenizer->prefix().front();
+}
+
+std::optional<std::int32_t> end_of_text(const Tokenizer* tokenizer) {
+  return tokenizer != nullptr ? tokenizer->end_of_document() : std::nullopt;
+}
+
 void write_tokenizer(const fs::path& folder, const CheckpointSource& source) {
   const std::string text = source.tokenizer_json();
   if (text.empty()) return;
   write_file_atomically(folder / "tokenizer.json", text);
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                  {"clean_up_tokenization_spaces", false},
-                 {"model_max_length", source.config().train.sequence}};
+                 {"model_max_length", source.context()}};
   // Of plain bytes the separator is the byte 0, whose spelling would be found in texts if it were special.
-  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(source.tokenizer()))
-    if (const auto id = bpe->end_of_document())
-      config["eos_token"] = bpe->definition().tokens[static_cast<std::size_t>(*id)];
+  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(source.tokenizer())) {
+    const auto name = [&](const char* key, const std::optional<std::int32_t>& id) {
+      const std::vector<AddedToken>& added = bpe->definition().added;
+      const auto found = id ? std::ranges::find(added, *id, &AddedToken::id) : added.end();
+      if (found != added.end()) config[key] = found->content;
+    };
+    name("bos_token", begin_of_text(bpe));
+    name("eos_token", end_of_text(bpe));
+  }
   write_json(folder / "tokenizer_config.json", config);
+}
+
+/// Whether export wrote this folder, so that it may be replaced.
+bool is_export(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / kOriginFile, ignored);
 }
 
 }  // namespace
 
-bool is_export(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::is_regular_file(folder / kOriginFile, ignored);
+void check_export_folder(const fs::path& out, Overwrite overwrite) {
+  OutputFolder::check(out, overwrite, is_export);
 }
 
 ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& out,
@@ -50,11 +71,15 @@ ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& o
 
   OutputFolder folder(out, options.overwrite, is_export);
   ShardedWriter writer(folder.path(), declarations, options.shard_bytes);
-  for (const MappedParameter& parameter : source.parameters())
+  std::int64_t done = 0;
+  for (const MappedParameter& parameter : source.parameters()) {
     encoder.write(parameter, source.values(parameter), writer);
+    if (options.progress) options.progress(++done, std::ssize(source.parameters()));
+  }
   writer.commit();
 
-  const HfConfigOptions hf{config.train.sequence, options.dtype, source.end_of_text()};
+  const HfConfigOptions hf{source.context(), options.dtype, begin_of_text(source.tokenizer()),
+                           end_of_text(source.tokenizer())};
   Json model = hf_config(config.model, source.family(), hf);
   if (!quantization_config.is_null()) model["quantization_config"] = quantization_config;
   write_json(folder.path() / "config.json", model);

@@ -17,6 +17,7 @@ struct ExportOptions {
   std::uint64_t shard_bytes = kShardBytes;
   Overwrite overwrite = Overwrite::no;
   std::string version = {};  //!< of this program, for those who ask who wrote it
+  Progress progress = {};    //!< in parameters
 };
 
 struct ExportSummary {
@@ -37,7 +38,8 @@ ExportSummary export_hf_folder(const CheckpointSource& source, const std::filesy
 ExportSummary export_hf(const CheckpointSource& source, const std::filesystem::path& out,
                         const ExportOptions& options);
 
-/// Whether export wrote this folder, so that it may be replaced.
-bool is_export(const std::filesystem::path& folder);
+/// Throws Error (bad input) if `out` cannot become an export: it holds something that may not be replaced.
+/// export_*() ask this themselves; it is for those who calibrate first.
+void check_export_folder(const std::filesystem::path& out, Overwrite overwrite);
 
 }  // namespace tetrad

@@ -5,29 +5,15 @@
 
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
+#include "tetrad/interchange/gguf_file.h"
 #include "tetrad/interchange/gguf_model.h"
+#include "tetrad/interchange/gguf_tokenizer.h"
+#include "tetrad/interchange/gguf_writer.h"
 #include "tetrad/interchange/values.h"
 #include "tetrad/numerics/nvfp4.h"
 
 namespace tetrad {
 namespace {
-
-std::string scale_name(const Piece& piece) {
-  std::string name = gguf_name(piece.name);
-  return name.substr(0, name.rfind('.')) + ".scale";
-}
-
-/// 64 values: 4 scale bytes, then for each of the 4 runs of 16 the codes j and j + 8 in one byte.
-void pack_block(const std::byte* codes, const std::byte* scales, std::byte* out) {
-  std::memcpy(out, scales, 4);
-  out += 4;
-  const auto code = [&](int i) {
-    const auto pair = std::to_integer<std::uint32_t>(codes[i / 2]);
-    return i % 2 == 0 ? unpack_e2m1_even(pair) : unpack_e2m1_odd(pair);
-  };
-  for (int run = 0; run < 4; ++run)
-    for (int j = 0; j < 8; ++j) *out++ = std::byte{pack_e2m1(code(run * 16 + j), code(run * 16 + j + 8))};
-}
 
 class GgufExporter {
  public:
@@ -39,34 +25,23 @@ class GgufExporter {
     for (const MappedParameter& parameter : source_.parameters())
       for (const Piece& piece : parameter.pieces) {
         const GgmlType type = type_of(parameter);
-        tensors.push_back({gguf_name(piece.name), type, gguf_shape(parameter, piece, model_)});
-        if (type == GgmlType::nvfp4) tensors.push_back({scale_name(piece), GgmlType::f32, {1}});
+        const std::string name = gguf_name(piece.name);
+        tensors.push_back({name, type, gguf_shape(piece, model_)});
+        if (type == GgmlType::nvfp4) tensors.push_back({gguf_scale_name(name), GgmlType::f32, {1}});
       }
     if (const auto factors = gguf_rope_factors(model_); !factors.empty())
-      tensors.push_back({"rope_freqs.weight", GgmlType::f32, {std::int64_t(factors.size())}});
+      tensors.push_back({kGgufRopeFactors, GgmlType::f32, {std::int64_t(factors.size())}});
     return tensors;
   }
 
-  void write(GgufWriter& out) {
+  void write(GgufWriter& out, const Progress& progress) {
+    std::int64_t done = 0;
     for (const MappedParameter& parameter : source_.parameters()) {
-      std::vector<float> values = source_.values(parameter);
-      const QuantSpec* spec = plan_.find(parameter);
-      if (spec == nullptr) {
-        if (parameter.name.ends_with(".a_log"))
-          for (float& value : values) value = static_cast<float>(-std::exp(double{value}));
-        write_dense(parameter, values, type_of(parameter), out);
-        continue;
-      }
-      const Nvfp4Weight weight = quantize_weight(cpu_, parameter, *spec, values);
-      if (type_of(parameter) == GgmlType::nvfp4) {
-        write_nvfp4(parameter, weight, out);
-      } else {
-        decode(weight, values);
-        write_dense(parameter, values, GgmlType::f32, out);
-      }
+      write(parameter, source_.values(parameter), out);
+      if (progress) progress(++done, std::ssize(source_.parameters()));
     }
     const std::vector<float> factors = gguf_rope_factors(model_);
-    if (!factors.empty()) out.write("rope_freqs.weight", std::as_bytes(std::span(factors)));
+    if (!factors.empty()) out.write(kGgufRopeFactors, std::as_bytes(std::span(factors)));
   }
 
  private:
@@ -77,16 +52,16 @@ class GgufExporter {
     return is_small ? GgmlType::f32 : GgmlType::bf16;
   }
 
-  static void decode(const Nvfp4Weight& weight, std::vector<float>& values) {
-    parallel_for(weight.rows, [&](std::int64_t row) {
-      for (std::int64_t col = 0; col < weight.cols; ++col) {
-        const auto at = static_cast<std::size_t>(row * weight.cols + col);
-        const auto pair = std::to_integer<std::uint32_t>(weight.codes[at / 2]);
-        const auto scale = std::to_integer<std::uint32_t>(weight.scales[at / nvfp4::kBlock]);
-        const std::uint32_t code = col % 2 == 0 ? unpack_e2m1_even(pair) : unpack_e2m1_odd(pair);
-        values[at] = nvfp4::decode_without_tensor_scale(code, scale) * weight.decode_scale;
-      }
-    });
+  void write(const MappedParameter& parameter, std::vector<float> values, GgufWriter& out) {
+    const GgmlType type = type_of(parameter);
+    if (const QuantSpec* spec = plan_.find(parameter)) {
+      const Nvfp4Weight weight = quantize_weight(cpu_, parameter, *spec, values);
+      if (type == GgmlType::nvfp4) return write_nvfp4(parameter, weight, out);
+      decode_nvfp4(weight.codes, weight.scales, weight.scale.decode, values);
+    }
+    if (gguf_has_negative_exponential(parameter.pieces.front()))
+      for (float& value : values) value = static_cast<float>(-std::exp(double{value}));
+    write_dense(parameter, values, type, out);
   }
 
   void write_dense(const MappedParameter& parameter, std::span<const float> values, GgmlType type,
@@ -102,8 +77,10 @@ class GgufExporter {
         std::memcpy(ordered.data() + row * columns, rows.data() + from * columns, columns * sizeof(float));
       }
       std::vector<std::byte> bytes(rows.size() * static_cast<std::size_t>(bits_of(dtype)) / 8);
-      TETRAD_CHECK(encode_values(ordered, dtype, bytes), "{} holds values that are too large for BF16",
-                   parameter.name);
+      TETRAD_CHECK(
+          encode_values(ordered, dtype, bytes),
+          "{} holds values that are too large for {}, as GGUF has it: export with --to hf --dtype f32",
+          parameter.name, name_of(dtype));
       out.write(gguf_name(piece.name), bytes);
     }
   }
@@ -118,11 +95,13 @@ class GgufExporter {
         const std::byte* codes = weight.code_rows(from, 1).data();
         const std::byte* scales = weight.scale_rows(from, 1).data();
         for (std::int64_t block = 0; block < blocks; ++block)
-          pack_block(codes + block * kGgmlNvfp4Values / 2, scales + block * 4,
-                     bytes.data() + (row * blocks + block) * kGgmlNvfp4Bytes);
+          pack_ggml_block(codes + block * kGgmlNvfp4Values / 2,
+                          scales + block * kGgmlNvfp4Values / nvfp4::kBlock,
+                          bytes.data() + (row * blocks + block) * kGgmlNvfp4Bytes);
       });
-      out.write(gguf_name(piece.name), bytes);
-      out.write(scale_name(piece), std::as_bytes(std::span(&weight.decode_scale, 1)));
+      const std::string name = gguf_name(piece.name);
+      out.write(name, bytes);
+      out.write(gguf_scale_name(name), std::as_bytes(std::span(&weight.scale.decode, 1)));
     }
   }
 
@@ -132,22 +111,30 @@ class GgufExporter {
   Backend& cpu_;
 };
 
+/// A file of another kind is not replaced, whatever was asked for.
+void check_target(const std::filesystem::path& out, Overwrite overwrite) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(out, ignored))) return;
+  TETRAD_CHECK(overwrite == Overwrite::yes,
+               "{:?} is there already; choose another name, or replace it with --force", out.native());
+  TETRAD_CHECK(is_gguf_file(out),
+               "{:?} is there and is no GGUF file: it is not replaced; choose another name", out.native());
+}
+
 }  // namespace
 
 ExportSummary export_gguf(const CheckpointSource& source, const std::filesystem::path& out,
-                          Overwrite overwrite, const Nvfp4Plan& plan, Backend& cpu) {
-  std::error_code ignored;
-  TETRAD_CHECK(overwrite == Overwrite::yes || !std::filesystem::exists(out, ignored),
-               "{:?} is there already; choose another name, or replace it with --force", out.native());
+                          const ExportOptions& options, const Nvfp4Plan& plan, Backend& cpu) {
+  check_target(out, options.overwrite);
   create_folder_of(out);
   GgufExporter exporter(source, plan, cpu);
   const Config& config = source.config();
-  GgufMetadata metadata =
-      gguf_metadata(config.model, source.family(), config.train.sequence, plan.size() > 0);
-  for (auto& entry : gguf_tokenizer(source.tokenizer())) metadata.push_back(std::move(entry));
+  GgufMetadata metadata = gguf_metadata(config.model, source.family(), source.context(), plan.size() > 0);
+  for (auto& entry : gguf_tokenizer(source.tokenizer(), config.model.vocab))
+    metadata.push_back(std::move(entry));
   const std::vector<GgufTensor> tensors = exporter.declare();
   GgufWriter writer(out, metadata, tensors);
-  exporter.write(writer);
+  exporter.write(writer, options.progress);
   writer.commit();
   return {tensors.size(), 1, writer.bytes()};
 }

@@ -1,6 +1,5 @@
 #include "tetrad/interchange/export_nvfp4.h"
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "tetrad/core/error.h"
@@ -11,9 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The module that a tensor belongs to: its name without ".weight".
-std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
-
 class Nvfp4Encoder final : public PieceEncoder {
  public:
   Nvfp4Encoder(ServingFormat format, DType dense, const Nvfp4Plan& plan, const InputAmax& input_amax,
@@ -22,19 +18,18 @@ class Nvfp4Encoder final : public PieceEncoder {
 
   std::vector<TensorDeclaration> declare(const MappedParameter& parameter) const override {
     if (plan_.find(parameter) == nullptr) return dense_.declare(parameter);
-    const Names names = names_of_format();
     // a scalar here, one element there
     const std::vector<std::int64_t> one =
         format_ == ServingFormat::modelopt ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{1};
     std::vector<TensorDeclaration> tensors;
     for (const Piece& piece : parameter.pieces) {
-      const std::string module = module_of(piece.name);
+      const auto name = [&](std::string_view ending) { return module_of(piece.name).append(ending); };
       const std::int64_t rows = piece.shape[0];
       const std::int64_t cols = piece.shape[1];
-      tensors.push_back({module + names.codes, DType::u8, {rows, cols / 2}});
-      tensors.push_back({module + ".weight_scale", DType::f8_e4m3, {rows, cols / nvfp4::kBlock}});
-      tensors.push_back({module + names.weight_scale, DType::f32, one});
-      tensors.push_back({module + names.input_scale, DType::f32, one});
+      tensors.push_back({name(names_.codes), DType::u8, {rows, cols / 2}});
+      tensors.push_back({name(kBlockScales), DType::f8_e4m3, {rows, cols / nvfp4::kBlock}});
+      tensors.push_back({name(names_.weight_scale), DType::f32, one});
+      tensors.push_back({name(names_.input_scale), DType::f32, one});
     }
     return tensors;
   }
@@ -42,32 +37,19 @@ class Nvfp4Encoder final : public PieceEncoder {
   void write(const MappedParameter& parameter, std::span<const float> values, ShardedWriter& out) override {
     const QuantSpec* spec = plan_.find(parameter);
     if (spec == nullptr) return dense_.write(parameter, values, out);
-    const Names names = names_of_format();
     // One matrix of ours is what servers fuse again (q/k/v, gate/up): all its pieces share both scales.
     const Nvfp4Weight weight = quantize_weight(cpu_, parameter, *spec, values);
     const Nvfp4Scale input = nvfp4_scale(input_amax(parameter.linear));
-    const bool multiplies = format_ == ServingFormat::modelopt;
     for (const Piece& piece : parameter.pieces) {
-      const std::string module = module_of(piece.name);
-      out.write(module + names.codes, weight.code_rows(piece.first_row, piece.shape[0]));
-      out.write(module + ".weight_scale", weight.scale_rows(piece.first_row, piece.shape[0]));
-      write_number(out, module + names.weight_scale, multiplies ? weight.decode_scale : weight.encode_scale);
-      write_number(out, module + names.input_scale, multiplies ? input.decode : input.encode);
+      const auto name = [&](std::string_view ending) { return module_of(piece.name).append(ending); };
+      out.write(name(names_.codes), weight.code_rows(piece.first_row, piece.shape[0]));
+      out.write(name(kBlockScales), weight.scale_rows(piece.first_row, piece.shape[0]));
+      write_scale(out, name(names_.weight_scale), weight.scale);
+      write_scale(out, name(names_.input_scale), input);
     }
   }
 
  private:
-  struct Names {
-    const char* codes;
-    const char* weight_scale;
-    const char* input_scale;
-  };
-
-  Names names_of_format() const {
-    if (format_ == ServingFormat::modelopt) return {".weight", ".weight_scale_2", ".input_scale"};
-    return {".weight_packed", ".weight_global_scale", ".input_global_scale"};
-  }
-
   float input_amax(const std::string& layer) const {
     const auto found = input_amax_.find(layer);
     if (found == input_amax_.end())
@@ -76,11 +58,12 @@ class Nvfp4Encoder final : public PieceEncoder {
     return found->second;
   }
 
-  static void write_number(ShardedWriter& out, const std::string& name, float value) {
-    out.write(name, std::as_bytes(std::span(&value, 1)));
+  void write_scale(ShardedWriter& out, const std::string& name, const Nvfp4Scale& scale) const {
+    out.write(name, std::as_bytes(std::span(names_.divides ? &scale.encode : &scale.decode, 1)));
   }
 
   ServingFormat format_;
+  const ServingNames& names_ = names_of(format_);
   DenseEncoder dense_;
   const Nvfp4Plan& plan_;
   const InputAmax& input_amax_;
@@ -98,34 +81,32 @@ Json excluded_modules(const CheckpointSource& source, const Nvfp4Plan& plan) {
   return names;
 }
 
-Json modelopt_group() {
-  const Json numbers = {{"dynamic", false}, {"num_bits", 4}, {"type", "float"}, {"group_size", 16}};
-  return {{"input_activations", numbers}, {"weights", numbers}, {"targets", {"Linear"}}};
-}
+Json producer(const std::string& version) { return {{"name", "tetrad"}, {"version", version}}; }
 
+/// For config.json.
 Json modelopt_config(const Json& excluded, const std::string& version) {
-  return {{"quant_method", "modelopt"},
-          {"quant_algo", "NVFP4"},
-          {"group_size", 16},
-          {"kv_cache_scheme", nullptr},
-          {"ignore", excluded},
-          {"config_groups", {{"group_0", modelopt_group()}}},
-          {"producer", {{"name", "tetrad"}, {"version", version}}}};
+  const Json numbers = {
+      {"dynamic", false}, {"num_bits", 4}, {"type", "float"}, {"group_size", nvfp4::kBlock}};
+  const Json group = {{"input_activations", numbers}, {"weights", numbers}, {"targets", {"Linear"}}};
+  return {{"quant_method", "modelopt"},   {"quant_algo", "NVFP4"}, {"group_size", nvfp4::kBlock},
+          {"kv_cache_scheme", nullptr},   {"ignore", excluded},    {"config_groups", {{"group_0", group}}},
+          {"producer", producer(version)}};
 }
 
+/// hf_quant_config.json.
 Json modelopt_file(const Json& excluded, const std::string& version) {
-  return {{"producer", {{"name", "tetrad"}, {"version", version}}},
+  return {{"producer", producer(version)},
           {"quantization",
            {{"quant_algo", "NVFP4"},
             {"kv_cache_quant_algo", nullptr},
-            {"group_size", 16},
+            {"group_size", nvfp4::kBlock},
             {"exclude_modules", excluded}}}};
 }
 
 Json compressed_tensors_config(const Json& excluded) {
   const auto numbers = [](const Json& dynamic) -> Json {
     return {{"num_bits", 4},     {"type", "float"},    {"strategy", "tensor_group"},
-            {"symmetric", true}, {"dynamic", dynamic}, {"group_size", 16}};
+            {"symmetric", true}, {"dynamic", dynamic}, {"group_size", nvfp4::kBlock}};
   };
   return {{"quant_method", "compressed-tensors"},
           {"format", "nvfp4-pack-quantized"},

@@ -7,10 +7,9 @@
 
 #include "tetrad/interchange/export.h"
 #include "tetrad/interchange/nvfp4_plan.h"
+#include "tetrad/interchange/serving_names.h"
 
 namespace tetrad {
-
-enum class ServingFormat : std::uint8_t { modelopt, compressed_tensors };
 
 /// Largest |x| that each linear layer was given, by its name (calibration.h).
 using InputAmax = std::map<std::string, float, std::less<>>;

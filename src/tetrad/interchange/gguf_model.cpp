@@ -58,6 +58,11 @@ std::vector<std::int32_t> where_letter(const ModelConfig& model, char letter, st
 
 constexpr std::size_t kMaxName = 200;  //!< bytes
 
+bool is_printable(std::string_view text) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7F'; };
+  return !find_invalid_utf8(text) && std::ranges::none_of(text, is_control);
+}
+
 constexpr const char* kScalingPrefix = "tetrad.rope.scaling.";
 
 void add_llama(GgufMetadata& metadata, const ModelConfig& model) {
@@ -76,8 +81,10 @@ void add_llama(GgufMetadata& metadata, const ModelConfig& model) {
 }
 
 void add_nemotron_h(GgufMetadata& metadata, const ModelConfig& model) {
+  // llama.cpp insists on both epsilons, though only another kind of the family uses this one.
   metadata.insert(metadata.end(),
-                  {{"nemotron_h.feed_forward_length", where_letter(model, '-', model.ffn)},
+                  {{"nemotron_h.attention.layer_norm_epsilon", model.norm_epsilon},
+                   {"nemotron_h.feed_forward_length", where_letter(model, '-', model.ffn)},
                    {"nemotron_h.attention.head_count_kv", where_letter(model, '*', model.kv_heads)},
                    {"nemotron_h.ssm.conv_kernel", u32(model.mamba.conv)},
                    {"nemotron_h.ssm.inner_size", u32(model.mamba.inner())},
@@ -89,60 +96,72 @@ void add_nemotron_h(GgufMetadata& metadata, const ModelConfig& model) {
 /// The values of one file, with messages that name it.
 class Metadata {
  public:
-  Metadata(const GgufFile& file, std::string architecture)
-      : file_(file), architecture_(std::move(architecture)) {}
+  Metadata(const GgufHeader& header, const std::string& architecture)
+      : header_(header), prefix_(architecture + ".") {}
 
+  const GgufHeader& header() const { return header_; }
+  const std::string& where() const { return header_.where; }
+
+  /// nullptr: there is no such value of this kind.
   template <typename T>
   const T* find(const std::string& key) const {
-    const GgufValue* value = file_.find(full(key));
-    return value == nullptr ? nullptr : std::get_if<T>(value);
+    return header_.find<T>(full(key));
   }
   template <typename T>
   const T& get(const std::string& key) const {
     const T* value = find<T>(key);
-    TETRAD_CHECK(value != nullptr, "{}: {} is missing or of another kind than usual", file_.where(),
-                 full(key));
+    TETRAD_CHECK(value != nullptr,
+                 "{}: {} is missing or of another kind than llama.cpp writes it: export the file again",
+                 where(), full(key));
     return *value;
   }
   std::int64_t whole(const std::string& key) const { return std::int64_t{get<std::uint32_t>(key)}; }
 
  private:
-  std::string full(const std::string& key) const {
-    return key.find("tetrad.") == 0 ? key : architecture_ + "." + key;
-  }
+  std::string full(const std::string& key) const { return key.starts_with("tetrad.") ? key : prefix_ + key; }
 
-  const GgufFile& file_;
-  std::string architecture_;
+  const GgufHeader& header_;
+  std::string prefix_;
 };
 
-RopeConfig read_rope(const GgufFile& file, const Metadata& metadata) {
+RopeConfig read_rope(const Metadata& metadata, std::int64_t head_dim) {
   RopeConfig rope;
-  rope.theta = double{metadata.get<float>("rope.freq_base")};
+  const auto* theta = metadata.find<float>("rope.freq_base");
+  rope.theta = theta != nullptr ? double{*theta} : 10000;  // as llama.cpp
+  const auto* type = metadata.find<std::string>("rope.scaling.type");
+  const auto* rotated = metadata.find<std::uint32_t>("rope.dimension_count");
+  TETRAD_CHECK((type == nullptr || *type == "none") && (rotated == nullptr || *rotated == head_dim),
+               "{}: its positions are scaled ({}) or turn a part of each head ({} of {}), which is not "
+               "supported",
+               metadata.where(), type == nullptr ? "no" : quoted_name(*type),
+               rotated == nullptr ? 0 : *rotated, head_dim);
   const std::string prefix = kScalingPrefix;
   if (metadata.find<float>(prefix + "factor") != nullptr)
     rope.scaling = RopeScaling{
         metadata.get<float>(prefix + "factor"), metadata.get<float>(prefix + "low_freq_factor"),
         metadata.get<float>(prefix + "high_freq_factor"), metadata.whole(prefix + "original_context")};
-  TETRAD_CHECK(rope.scaling || file.find_tensor("rope_freqs.weight") == nullptr,
+  TETRAD_CHECK(rope.scaling || metadata.header().find_tensor(kGgufRopeFactors) == nullptr,
                "{}: the scaling of its positions cannot be told from a GGUF file: import the safetensors",
-               file.where());
+               metadata.where());
   return rope;
 }
 
-void read_llama(ModelConfig& model, std::int64_t layers, const GgufFile& file, const Metadata& metadata) {
+void read_llama(ModelConfig& model, std::int64_t layers, const Metadata& metadata) {
   for (std::int64_t i = 0; i < layers; ++i) model.pattern += "*-";
   model.activation = Activation::swiglu;
   model.ffn = metadata.whole("feed_forward_length");
-  model.kv_heads = metadata.whole("attention.head_count_kv");
-  model.rope = read_rope(file, metadata);
+  const auto* kv_heads = metadata.find<std::uint32_t>("attention.head_count_kv");
+  model.kv_heads = kv_heads != nullptr ? std::int64_t{*kv_heads} : model.heads;  // as llama.cpp
+  model.rope = read_rope(metadata, model.head_dim);
 }
 
-void read_nemotron_h(ModelConfig& model, std::int64_t layers, const GgufFile& file,
-                     const Metadata& metadata) {
+void read_nemotron_h(ModelConfig& model, std::int64_t layers, const Metadata& metadata) {
   const auto& ffn = metadata.get<std::vector<std::int32_t>>("feed_forward_length");
   const auto& kv = metadata.get<std::vector<std::int32_t>>("attention.head_count_kv");
   TETRAD_CHECK(std::int64_t(ffn.size()) == layers && std::int64_t(kv.size()) == layers,
-               "{}: the lists of sizes do not have {} entries", file.where(), layers);
+               "{}: feed_forward_length and attention.head_count_kv do not have {} entries, one for each "
+               "block: export the file again",
+               metadata.where(), layers);
   for (std::size_t i = 0; i < ffn.size(); ++i) {
     model.pattern += ffn[i] > 0 ? '-' : kv[i] > 0 ? '*' : 'M';
     model.ffn = std::max<std::int64_t>(model.ffn, ffn[i]);
@@ -175,14 +194,18 @@ std::string gguf_name(const std::string& hf_name) {
   throw Error(fmt::format("{} has no name in GGUF; this is a bug", hf_name), ExitCode::failure);
 }
 
-std::vector<std::int64_t> gguf_shape(const MappedParameter& parameter, const Piece& piece,
-                                     const ModelConfig& model) {
-  if (parameter.name.ends_with(".a_log") || parameter.name.ends_with(".d")) return {model.mamba.heads, 1};
-  if (parameter.name.ends_with("gated_norm.weight"))
-    return {model.mamba.groups, model.mamba.inner() / model.mamba.groups};
-  if (parameter.name.ends_with("conv.weight")) return parameter.shape;
+std::string gguf_scale_name(const std::string& tensor) { return module_of(tensor) + ".scale"; }
+
+std::vector<std::int64_t> gguf_shape(const Piece& piece, const ModelConfig& model) {
+  const auto is = [&](std::string_view ending) { return piece.name.ends_with(ending); };
+  const Mamba2Config& mamba = model.mamba;
+  if (is("mixer.A_log") || is("mixer.D")) return {mamba.heads, 1};
+  if (is("mixer.norm.weight")) return {mamba.groups, mamba.inner() / mamba.groups};
+  if (is("mixer.conv1d.weight")) return {mamba.conv_channels(), mamba.conv};
   return piece.shape;
 }
+
+bool gguf_has_negative_exponential(const Piece& piece) { return piece.name.ends_with("mixer.A_log"); }
 
 std::int64_t gguf_source_row(const Piece& piece, const ModelConfig& model, std::int64_t row) {
   if (piece.role == Role::other || !model.rope) return row;
@@ -226,39 +249,44 @@ std::vector<float> gguf_rope_factors(const ModelConfig& model) {
   return factors;
 }
 
-GgufDescription read_gguf_description(const GgufFile& file) {
-  const GgufValue* named = file.find("general.architecture");
-  const std::string* kind = named == nullptr ? nullptr : std::get_if<std::string>(named);
+GgufDescription read_gguf_description(const GgufHeader& header) {
+  const auto* kind = header.find<std::string>("general.architecture");
   TETRAD_CHECK(kind != nullptr && (*kind == "llama" || *kind == "nemotron_h"),
-               "{}: the architecture is not supported: only llama and nemotron_h are", file.where());
-  const Metadata metadata(file, *kind);
+               "{}: the architecture {} is not supported: only llama and nemotron_h are", header.where,
+               kind == nullptr ? "(none)" : quoted_name(*kind));
+  const Metadata metadata(header, *kind);
   constexpr std::int64_t kMaxLayers = 2048;
   const std::int64_t layers = metadata.whole("block_count");
   TETRAD_CHECK(layers >= 1 && layers <= kMaxLayers, "{}: block_count is {}: it must lie between 1 and {}",
-               file.where(), layers, kMaxLayers);
+               header.where, layers, kMaxLayers);
   GgufDescription result;
   ModelConfig& model = result.model;
   model.hidden = metadata.whole("embedding_length");
   model.heads = metadata.whole("attention.head_count");
-  TETRAD_CHECK(model.heads > 0, "{}: attention.head_count is 0", file.where());
   model.norm_epsilon = metadata.get<float>("attention.layer_norm_rms_epsilon");
   const auto* key_length = metadata.find<std::uint32_t>("attention.key_length");
-  model.head_dim = key_length != nullptr ? std::int64_t{*key_length} : model.hidden / model.heads;
-  model.tied = file.find_tensor("output.weight") == nullptr;
+  model.head_dim = key_length != nullptr ? std::int64_t{*key_length}
+                   : model.heads > 0     ? model.hidden / model.heads
+                                         : 0;
+  model.tied = header.find_tensor("output.weight") == nullptr;
   if (*kind == "llama")
-    read_llama(model, layers, file, metadata);
+    read_llama(model, layers, metadata);
   else
-    read_nemotron_h(model, layers, file, metadata);
-  const GgufTensor* embedding = file.find_tensor("token_embd.weight");
-  TETRAD_CHECK(embedding != nullptr && embedding->shape.size() == 2, "{}: token_embd.weight is missing",
-               file.where());
+    read_nemotron_h(model, layers, metadata);
+  const GgufTensor* embedding = header.find_tensor("token_embd.weight");
+  TETRAD_CHECK(embedding != nullptr && embedding->shape.size() == 2,
+               "{}: token_embd.weight is missing, or no matrix: export the file again", header.where);
   model.vocab = embedding->shape[0];
-  if (const GgufValue* name = file.find("general.name"))
-    if (const auto* text = std::get_if<std::string>(name);
-        text != nullptr && !text->empty() && text->size() <= kMaxName && !find_invalid_utf8(*text))
-      model.name = *text;
+  const auto* name = header.find<std::string>("general.name");
+  if (name != nullptr && !name->empty() && name->size() <= kMaxName && is_printable(*name))
+    model.name = *name;
   result.context = metadata.whole("context_length");
-  result.tokenizer_json = gguf_tokenizer_json(file);
+  try {
+    validate(model);
+  } catch (const Error& error) {
+    fail("{}: {}", header.where, error.what());
+  }
+  TETRAD_CHECK(result.context > 0, "{}: {}.context_length is 0: export the file again", header.where, *kind);
   return result;
 }
 

@@ -8,7 +8,6 @@
 
 #include "tetrad/interchange/gguf_file.h"
 #include "tetrad/interchange/tensor_map.h"
-#include "tetrad/tokenizer/tokenizer.h"
 
 namespace tetrad {
 
@@ -16,9 +15,17 @@ namespace tetrad {
 /// is not of tensor_map().
 std::string gguf_name(const std::string& hf_name);
 
-/// Where a tensor has another shape than on our side, with the same elements.
-std::vector<std::int64_t> gguf_shape(const MappedParameter& parameter, const Piece& piece,
-                                     const ModelConfig& model);
+/// Of the factor that the values of an NVFP4 tensor are multiplied with: "blk.3.attn_q.scale".
+std::string gguf_scale_name(const std::string& tensor);
+
+/// What frequencies of positions are divided by (gguf_rope_factors).
+inline constexpr const char* kGgufRopeFactors = "rope_freqs.weight";
+
+/// The shape that llama.cpp wants, of the same elements in the same order.
+std::vector<std::int64_t> gguf_shape(const Piece& piece, const ModelConfig& model);
+
+/// Whether llama.cpp has A = -exp(A_log), where we have A_log.
+bool gguf_has_negative_exponential(const Piece& piece);
 
 /// The row of ours that lies at `row` there. llama.cpp turns neighbours (2i, 2i+1) of a head, we turn halves
 /// (i, i + dim/2), so Llama's queries and keys are reordered.
@@ -27,22 +34,15 @@ std::int64_t gguf_source_row(const Piece& piece, const ModelConfig& model, std::
 /// general.*, the sizes, and what is needed to read our own files back.
 GgufMetadata gguf_metadata(const ModelConfig& model, Family family, std::int64_t context, bool has_nvfp4);
 
-/// tokenizer.*; a tokenizer is only ever a byte-level BPE, or bytes, or none.
-GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer);
-
-/// The tokenizer.json of what is there; empty if it is no byte-level BPE with a split that we have.
-std::string gguf_tokenizer_json(const GgufFile& file);
-
-/// What frequencies are divided by: the tensor rope_freqs.weight. Empty: by nothing.
+/// What frequencies are divided by. Empty: by nothing.
 std::vector<float> gguf_rope_factors(const ModelConfig& model);
 
 struct GgufDescription {
   ModelConfig model;
   std::int64_t context = 0;
-  std::string tokenizer_json;  //!< empty: none that we read
 };
 
-/// Throws Error (bad input) for an architecture or a value that we do not have.
-GgufDescription read_gguf_description(const GgufFile& file);
+/// A valid model. Throws Error (bad input) for an architecture or a value that we do not have.
+GgufDescription read_gguf_description(const GgufHeader& header);
 
 }  // namespace tetrad

@@ -11,22 +11,22 @@ namespace tetrad {
 class GgufPieceSource final : public PieceSource {
  public:
   /// `model` is what the file describes; it must outlive this object, as the file must.
-  GgufPieceSource(const GgufFile& file, const ModelConfig& model) : file_(file), model_(model) {}
+  GgufPieceSource(const GgufFile& file, const ModelConfig& model)
+      : file_(file), header_(file.header()), model_(model) {}
 
-  void read(const Piece& piece, std::span<float> out) override;
-  bool read_copy(const std::string& /*name*/, const std::vector<std::int64_t>& /*shape*/,
-                 std::span<float> /*out*/) override {
-    return false;  // a file without output.weight is a tied model
-  }
-  void check_all_read() const override;
+  void claim(const Piece& piece) override;
+  bool claim_copy(const Piece& /*copy*/) override { return false; }  // without output.weight it is tied
+  void check_all_claimed() const override;
+  void read(const Piece& piece, std::span<float> out) const override;
 
  private:
-  void decode(const GgufTensor& tensor, std::span<float> out);
-  void decode_nvfp4(const GgufTensor& tensor, std::span<float> out);
+  void decode(const GgufTensor& tensor, std::span<float> out) const;
+  void decode_blocks(const GgufTensor& tensor, std::span<float> out) const;
 
   const GgufFile& file_;
+  const GgufHeader& header_;
   const ModelConfig& model_;
-  std::set<std::string, std::less<>> read_ = {"rope_freqs.weight"};
+  std::set<std::string, std::less<>> claimed_ = {std::string(kGgufRopeFactors)};
 };
 
 }  // namespace tetrad

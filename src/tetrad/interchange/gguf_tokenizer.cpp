@@ -1,4 +1,6 @@
-#include <fmt/format.h>
+#include "tetrad/interchange/gguf_tokenizer.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -6,7 +8,7 @@
 
 #include "tetrad/core/error.h"
 #include "tetrad/interchange/checkpoint_source.h"
-#include "tetrad/interchange/gguf_model.h"
+#include "tetrad/io/safetensors_header.h"
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 
@@ -15,42 +17,78 @@ namespace {
 
 enum TokenType : std::int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
-/// llama.cpp's names of the splits that both have.
+/// llama.cpp's names of what both have.
 struct PreTokenizer {
   std::string_view gguf;
-  std::string_view split;
+  std::string_view splits;  //!< names of ours
+  bool ignore_merges;
 };
-constexpr PreTokenizer kPreTokenizers[] = {{"gpt-2", "gpt2"},
-                                           {"llama-bpe", "llama3"},
-                                           {"qwen2", "qwen2"},
-                                           {"gpt-4o", "o200k"},
-                                           {"tekken", "tekken"}};
+constexpr PreTokenizer kPreTokenizers[] = {
+    {"gpt-2", "gpt2", false},   {"starcoder", "digits gpt2", false}, {"llama-bpe", "llama3", true},
+    {"dbrx", "llama3", false},  {"qwen2", "qwen2", false},           {"gpt-4o", "o200k", false},
+    {"tekken", "tekken", true},
+};
 
-BpeDefinition byte_definition() {
-  BpeDefinition definition;
-  for (int byte = 0; byte < ByteTokenizer::kVocab; ++byte)
-    definition.tokens.emplace_back(1, static_cast<char>(byte));
-  return definition;
+std::string names_of_splits(const BpeDefinition& definition) {
+  std::vector<std::string_view> names;
+  for (const Split* split : definition.splits) names.push_back(split->name);
+  return fmt::format("{}", fmt::join(names, " "));
 }
 
-template <typename T>
-const T* value_of(const GgufFile& file, std::string_view key) {
-  const GgufValue* value = file.find(key);
-  return value == nullptr ? nullptr : std::get_if<T>(value);
+std::vector<const Split*> splits_of_names(std::string_view names) {
+  std::vector<const Split*> splits;
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find(' ', begin), names.size());
+    splits.push_back(split_of_name(names.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return splits;
 }
 
-/// Bytes of the tokens, and which of them stand for themselves; false if one is not spelled as bytes are.
+const PreTokenizer& find_pre_tokenizer(const BpeDefinition& definition, const std::string& description) {
+  const std::string splits = names_of_splits(definition);
+  const auto* found = std::ranges::find_if(kPreTokenizers, [&](const PreTokenizer& candidate) {
+    return candidate.splits == splits && candidate.ignore_merges == definition.ignore_merges;
+  });
+  TETRAD_CHECK(found != std::end(kPreTokenizers) && !definition.add_prefix_space,
+               "llama.cpp has no name for the way in which the tokenizer of this model ({}) splits text: "
+               "export with --to hf",
+               description);
+  return *found;
+}
+
+/// What is put around a text: at most a token in front, and at most the end of text behind it.
+void add_template(GgufMetadata& metadata, const BpeDefinition& definition,
+                  const std::optional<std::int32_t>& end) {
+  const bool has_end = !definition.suffix.empty();
+  TETRAD_CHECK(definition.prefix.size() <= 1 && definition.suffix.size() <= 1 &&
+                   (!has_end || definition.suffix.front() == end),
+               "llama.cpp cannot put the {} tokens around a text that the tokenizer of this model does: "
+               "export with --to hf",
+               definition.prefix.size() + definition.suffix.size());
+  const auto id = [](std::int32_t token) { return static_cast<std::uint32_t>(token); };
+  if (!definition.prefix.empty())
+    metadata.emplace_back("tokenizer.ggml.bos_token_id", id(definition.prefix.front()));
+  metadata.emplace_back("tokenizer.ggml.add_bos_token", !definition.prefix.empty());
+  if (end) metadata.emplace_back("tokenizer.ggml.eos_token_id", id(*end));
+  metadata.emplace_back("tokenizer.ggml.add_eos_token", has_end);
+}
+
+/// Bytes of the tokens, and which of them stand for themselves; false if one is not spelled as it must be.
 bool read_tokens(const std::vector<std::string>& spelled, const std::vector<std::int32_t>& types,
                  BpeDefinition& definition) {
-  for (std::size_t id = 0; id < spelled.size(); ++id) {
+  const auto last = std::find_if(types.rbegin(), types.rend(), [](auto type) { return type != kUnused; });
+  const auto used = static_cast<std::size_t>(types.rend() - last);
+  for (std::size_t id = 0; id < used; ++id) {
+    std::string& token = definition.tokens.emplace_back();
     if (types[id] == kControl || types[id] == kUserDefined) {
+      if (find_invalid_utf8(spelled[id])) return false;
       definition.added.push_back(
           {.id = static_cast<std::int32_t>(id), .content = spelled[id], .special = types[id] == kControl});
-      definition.tokens.emplace_back();
-      continue;
+    } else if (types[id] != kUnused) {
+      token = unspell_bytes(spelled[id]);
+      if (token.empty()) return false;
     }
-    definition.tokens.push_back(types[id] == kUnused ? std::string() : unspell_bytes(spelled[id]));
-    if (types[id] != kUnused && definition.tokens.back().empty()) return false;
   }
   return true;
 }
@@ -58,7 +96,8 @@ bool read_tokens(const std::vector<std::string>& spelled, const std::vector<std:
 bool read_merges(const std::vector<std::string>& merges, const std::vector<std::string>& spelled,
                  BpeDefinition& definition) {
   std::map<std::string_view, std::int32_t> ids;
-  for (std::size_t id = 0; id < spelled.size(); ++id) ids.emplace(spelled[id], static_cast<std::int32_t>(id));
+  for (std::size_t id = 0; id < definition.tokens.size(); ++id)
+    ids.emplace(spelled[id], static_cast<std::int32_t>(id));
   for (const std::string& merge : merges) {
     const std::size_t space = merge.find(' ');
     if (space == std::string::npos) return false;
@@ -70,60 +109,75 @@ bool read_merges(const std::vector<std::string>& merges, const std::vector<std::
   return true;
 }
 
+/// false: it names a token that there is not.
+bool read_template(const GgufHeader& header, BpeDefinition& definition) {
+  const auto read = [&](const char* wanted, const char* token, std::vector<std::int32_t>& out) {
+    const auto* flag = header.find<bool>(wanted);
+    if (flag == nullptr || !*flag) return true;
+    const auto* id = header.find<std::uint32_t>(token);
+    if (id == nullptr || *id >= definition.tokens.size()) return false;
+    out = {static_cast<std::int32_t>(*id)};
+    return true;
+  };
+  return read("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", definition.prefix) &&
+         read("tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", definition.suffix);
+}
+
 }  // namespace
 
-GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer) {
+GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab) {
   if (tokenizer == nullptr) return {{"tokenizer.ggml.model", std::string("no_vocab")}};
+  TETRAD_CHECK(tokenizer->vocab() <= vocab,
+               "the tokenizer of this model has {} tokens, the model only {}: they do not belong together",
+               tokenizer->vocab(), vocab);
   const auto* bpe = dynamic_cast<const BpeTokenizer*>(tokenizer);
   const BpeDefinition bytes = byte_definition();
   const BpeDefinition& definition = bpe != nullptr ? bpe->definition() : bytes;
   std::vector<std::string> tokens;
   std::vector<std::int32_t> types;
-  for (std::size_t id = 0; id < definition.tokens.size(); ++id) {
-    const auto added = std::ranges::find(definition.added, static_cast<std::int32_t>(id), &AddedToken::id);
-    const bool is_added = added != definition.added.end();
-    const bool is_unused = !is_added && definition.tokens[id].empty();
-    tokens.push_back(is_unused  ? fmt::format("[unused {}]", id)
-                     : is_added ? added->content
-                                : spell_bytes(definition.tokens[id]));
-    types.push_back(is_unused ? kUnused : !is_added ? kNormal : added->special ? kControl : kUserDefined);
+  for (const std::string& token : definition.tokens) {
+    tokens.push_back(spell_bytes(token));
+    types.push_back(token.empty() ? kUnused : kNormal);
   }
+  tokens.resize(static_cast<std::size_t>(vocab));
+  types.resize(tokens.size(), kUnused);
+  for (const AddedToken& added : definition.added) {
+    tokens[static_cast<std::size_t>(added.id)] = added.content;
+    types[static_cast<std::size_t>(added.id)] = added.special ? kControl : kUserDefined;
+  }
+  // Every one must have a name of its own.
+  for (std::size_t id = 0; id < tokens.size(); ++id)
+    if (types[id] == kUnused) tokens[id] = fmt::format("[unused {}]", id);
   std::vector<std::string> merges;
   for (const auto& [left, right] : definition.merges)
     merges.push_back(tokens[static_cast<std::size_t>(left)] + " " + tokens[static_cast<std::size_t>(right)]);
-  const auto* pre = std::ranges::find(kPreTokenizers, definition.splits.front()->name, &PreTokenizer::split);
-  TETRAD_CHECK(definition.splits.size() == 1 && pre != std::end(kPreTokenizers),
-               "GGUF has no name for the way in which this tokenizer splits text ({}): export to hf",
-               tokenizer->description());
-  GgufMetadata metadata = {
-      {"tokenizer.ggml.model", std::string("gpt2")}, {"tokenizer.ggml.pre", std::string(pre->gguf)},
-      {"tokenizer.ggml.tokens", std::move(tokens)},  {"tokenizer.ggml.token_type", std::move(types)},
-      {"tokenizer.ggml.merges", std::move(merges)},  {"tokenizer.ggml.add_bos_token", false}};
-  if (const auto end = tokenizer->end_of_document())
-    metadata.emplace_back("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(*end));
+  const PreTokenizer& pre = find_pre_tokenizer(definition, tokenizer->description());
+  GgufMetadata metadata = {{"tokenizer.ggml.model", std::string("gpt2")},
+                           {"tokenizer.ggml.pre", std::string(pre.gguf)},
+                           {"tokenizer.ggml.tokens", std::move(tokens)},
+                           {"tokenizer.ggml.token_type", std::move(types)},
+                           {"tokenizer.ggml.merges", std::move(merges)}};
+  add_template(metadata, definition, tokenizer->end_of_document());
   return metadata;
 }
 
-std::string gguf_tokenizer_json(const GgufFile& file) {
-  const auto* model = value_of<std::string>(file, "tokenizer.ggml.model");
-  const auto* pre = value_of<std::string>(file, "tokenizer.ggml.pre");
-  const auto* tokens = value_of<std::vector<std::string>>(file, "tokenizer.ggml.tokens");
-  const auto* types = value_of<std::vector<std::int32_t>>(file, "tokenizer.ggml.token_type");
-  const auto* merges = value_of<std::vector<std::string>>(file, "tokenizer.ggml.merges");
+std::string gguf_tokenizer_json(const GgufHeader& header) {
+  const auto* model = header.find<std::string>("tokenizer.ggml.model");
+  const auto* pre = header.find<std::string>("tokenizer.ggml.pre");
+  const auto* tokens = header.find<std::vector<std::string>>("tokenizer.ggml.tokens");
+  const auto* types = header.find<std::vector<std::int32_t>>("tokenizer.ggml.token_type");
+  const auto* merges = header.find<std::vector<std::string>>("tokenizer.ggml.merges");
   const bool is_bpe = model != nullptr && *model == "gpt2" && pre != nullptr && tokens != nullptr &&
-                      types != nullptr && tokens->size() == types->size();
+                      types != nullptr && merges != nullptr && tokens->size() == types->size();
   if (!is_bpe) return {};
   const auto* known = std::ranges::find(kPreTokenizers, std::string_view(*pre), &PreTokenizer::gguf);
   if (known == std::end(kPreTokenizers)) return {};
   BpeDefinition definition;
-  definition.splits = {split_of_name(known->split)};
-  definition.ignore_merges = known->split == "llama3";
-  // An empty list has no kind, so a tokenizer without merges has none to read.
-  const std::vector<std::string> none;
-  if (!read_tokens(*tokens, *types, definition) ||
-      !read_merges(merges != nullptr ? *merges : none, *tokens, definition))
-    return {};
-  return to_tokenizer_json(definition);
+  definition.splits = splits_of_names(known->splits);
+  definition.ignore_merges = known->ignore_merges;
+  const bool good = read_tokens(*tokens, *types, definition) && read_merges(*merges, *tokens, definition) &&
+                    read_template(header, definition);
+  return good ? to_tokenizer_json(definition) : std::string();
 }
 
 }  // namespace tetrad

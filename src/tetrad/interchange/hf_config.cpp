@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -22,12 +20,6 @@ const char* torch_name(DType dtype) {
 
 Json token(const std::optional<std::int32_t>& id) { return id ? Json(*id) : Json(nullptr); }
 
-std::int64_t context_of(const ModelConfig& model, std::int64_t trained) {
-  if (!model.rope || !model.rope->scaling) return trained;
-  const RopeScaling& scaling = *model.rope->scaling;
-  return std::max(trained, std::int64_t(std::llround(scaling.factor * double(scaling.original_context))));
-}
-
 void add_common(Json& json, const ModelConfig& model, const HfConfigOptions& options) {
   json["vocab_size"] = model.vocab;
   json["hidden_size"] = model.hidden;
@@ -35,14 +27,14 @@ void add_common(Json& json, const ModelConfig& model, const HfConfigOptions& opt
   json["num_attention_heads"] = model.heads;
   json["num_key_value_heads"] = model.kv_heads;
   json["head_dim"] = model.head_dim;
-  json["max_position_embeddings"] = context_of(model, options.context);
+  json["max_position_embeddings"] = options.context;
   json["tie_word_embeddings"] = model.tied;
   json["attention_bias"] = false;
   json["mlp_bias"] = false;
   json["attention_dropout"] = 0.0;
   json["initializer_range"] = shortest(model.init_std);
   json["use_cache"] = true;
-  json["bos_token_id"] = nullptr;
+  json["bos_token_id"] = token(options.begin_of_text);
   json["eos_token_id"] = token(options.end_of_text);
   json["pad_token_id"] = nullptr;
   json["torch_dtype"] = torch_name(options.dtype);
@@ -102,6 +94,7 @@ Json hf_config(const ModelConfig& model, Family family, const HfConfigOptions& o
 
 Json hf_generation_config(const HfConfigOptions& options) {
   Json json = {{"do_sample", true}, {"temperature", 1.0}};
+  if (options.begin_of_text) json["bos_token_id"] = *options.begin_of_text;
   if (options.end_of_text) json["eos_token_id"] = *options.end_of_text;
   return json;
 }

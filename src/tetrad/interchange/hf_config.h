@@ -11,9 +11,10 @@
 namespace tetrad {
 
 struct HfConfigOptions {
-  std::int64_t context = 0;                 //!< tokens that the model was trained to look at
-  DType dtype = DType::bf16;                //!< of the weights that are not quantized
-  std::optional<std::int32_t> end_of_text;  //!< token
+  std::int64_t context = 0;                        //!< tokens that the model can look at
+  DType dtype = DType::bf16;                       //!< of the weights that are not quantized
+  std::optional<std::int32_t> begin_of_text = {};  //!< token in front of every text
+  std::optional<std::int32_t> end_of_text = {};    //!< token
 };
 
 /// config/hf_model reads the same model back, except for its name and the chunk of the scan.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/interchange/checkpoint_source.h"
 #include "tetrad/interchange/gguf_source.h"
+#include "tetrad/interchange/gguf_tokenizer.h"
 #include "tetrad/interchange/piece_source.h"
 #include "tetrad/io/sha256.h"
 #include "tetrad/io/strict_json.h"
@@ -38,7 +40,7 @@ struct ImportedModel {
 
 void add_tokenizer(ImportedModel& model, const std::string& text, const std::string& where) {
   try {
-    const bool is_bytes = text == byte_tokenizer_json();  // what export makes of plain bytes
+    const bool is_bytes = text == to_tokenizer_json(byte_definition());  // what export makes of plain bytes
     const std::unique_ptr<Tokenizer> tokenizer =
         is_bytes ? load_tokenizer("bytes") : parse_tokenizer_json(text, where);
     TETRAD_CHECK(tokenizer->vocab() <= model.config.model.vocab,
@@ -77,33 +79,44 @@ ImportedModel read_hf_description(const fs::path& folder) {
   return result;
 }
 
-ImportedModel read_gguf_model(const GgufFile& file) {
-  const GgufDescription description = read_gguf_description(file);
+ImportedModel read_gguf_model(const GgufHeader& header) {
+  const GgufDescription description = read_gguf_description(header);
   ImportedModel result;
   result.config.model = description.model;
   result.config.precision.recipe = "bf16";
   result.config.train.sequence = default_sequence(description.context);
-  try {
-    validate(description.model);
-  } catch (const Error& error) {
-    fail("{}: {}", file.where(), error.what());
-  }
-  if (!description.tokenizer_json.empty())
-    add_tokenizer(result, description.tokenizer_json, file.where());
+  if (const std::string tokenizer = gguf_tokenizer_json(header); !tokenizer.empty())
+    add_tokenizer(result, tokenizer, header.where);
   else
-    result.warnings.emplace_back("the file has no tokenizer that is read");
+    result.warnings.emplace_back("the file has no tokenizer, or not one that is read");
   return result;
 }
 
-std::vector<float> read_parameter(const MappedParameter& parameter, PieceSource& source) {
+Piece copy_of(const MappedParameter& parameter) { return {parameter.copy, parameter.shape}; }
+
+/// The parameters of which the source has a second copy. Everything that can be known without reading values
+/// is known then: what is missing, what is too much, what has another shape or type.
+std::set<std::string> claim_all(const std::vector<MappedParameter>& parameters, PieceSource& source) {
+  std::set<std::string> copied;
+  for (const MappedParameter& parameter : parameters) {
+    for (const Piece& piece : parameter.pieces) source.claim(piece);
+    if (!parameter.copy.empty() && source.claim_copy(copy_of(parameter))) copied.insert(parameter.name);
+  }
+  source.check_all_claimed();
+  return copied;
+}
+
+std::vector<float> read_parameter(const MappedParameter& parameter, const PieceSource& source,
+                                  bool is_copied) {
   std::vector<float> values(static_cast<std::size_t>(element_count(parameter.shape)));
   const std::int64_t columns = parameter.columns();
   for (const Piece& piece : parameter.pieces)
     source.read(piece, std::span(values).subspan(static_cast<std::size_t>(piece.first_row * columns),
                                                  static_cast<std::size_t>(element_count(piece.shape))));
-  if (parameter.copy.empty()) return values;
+  if (!is_copied) return values;
   std::vector<float> copy(values.size());
-  TETRAD_CHECK(!source.read_copy(parameter.copy, parameter.shape, copy) || copy == values,
+  source.read(copy_of(parameter), copy);
+  TETRAD_CHECK(copy == values,
                "config.json says that embedding and head are one matrix (tie_word_embeddings), but {} is "
                "another one than {}: correct config.json",
                parameter.copy, parameter.pieces.front().name);
@@ -111,7 +124,8 @@ std::vector<float> read_parameter(const MappedParameter& parameter, PieceSource&
 }
 
 ManifestFile write_weights(const fs::path& folder, const std::vector<MappedParameter>& parameters,
-                           PieceSource& source) {
+                           PieceSource& source, const Progress& progress) {
+  const std::set<std::string> copied = claim_all(parameters, source);
   std::vector<TensorDeclaration> declarations;
   std::map<std::string, const MappedParameter*> by_name;
   for (const MappedParameter& parameter : parameters) {
@@ -121,11 +135,12 @@ ManifestFile write_weights(const fs::path& folder, const std::vector<MappedParam
   const std::string name = "model.safetensors";
   Sha256 hash;
   SafetensorsWriter writer(folder / name, declarations, {}, &hash);
+  std::int64_t done = 0;
   for (const std::string& tensor : writer.data_order()) {
-    const std::vector<float> values = read_parameter(*by_name.at(tensor), source);
+    const std::vector<float> values = read_parameter(*by_name.at(tensor), source, copied.contains(tensor));
     writer.write(tensor, std::as_bytes(std::span(values)));
+    if (progress) progress(++done, std::ssize(declarations));
   }
-  source.check_all_read();
   writer.commit();
   return {name, hash.size(), hash.hex()};
 }
@@ -149,7 +164,7 @@ ImportSummary write_checkpoint(ImportedModel model, PieceSource& source, const f
       tensor_map(model.config.model, family_of(model.config.model));
   OutputFolder folder(out, options.overwrite, is_import);
   Manifest manifest{0, options.build, {}};
-  manifest.files.push_back(write_weights(folder.path(), parameters, source));
+  manifest.files.push_back(write_weights(folder.path(), parameters, source, options.progress));
   manifest.files.push_back(write_text(folder.path(), "config.yaml", to_yaml(model.config)));
   RunState state;
   state.data = nlohmann::json::object();
@@ -174,10 +189,11 @@ ImportSummary import_checkpoint(const fs::path& from, const fs::path& out, const
                out.native());
   std::error_code ignored;
   if (!fs::is_directory(from, ignored)) {
-    TETRAD_CHECK(from.extension() == ".gguf",
-                 "{:?} is neither a folder with config.json and safetensors nor a .gguf file", from.native());
+    TETRAD_CHECK(fs::exists(from, ignored),
+                 "{:?} is not there: name a folder with config.json and safetensors, or a GGUF file",
+                 from.native());
     const GgufFile file(from);
-    const ImportedModel model = read_gguf_model(file);
+    const ImportedModel model = read_gguf_model(file.header());
     GgufPieceSource source(file, model.config.model);
     return write_checkpoint(model, source, out, options);
   }

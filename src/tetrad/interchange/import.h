@@ -11,8 +11,9 @@
 namespace tetrad {
 
 struct ImportOptions {
-  std::string build;  //!< id of this program
+  std::string build = {};  //!< id of this program
   Overwrite overwrite = Overwrite::no;
+  Progress progress = {};  //!< in parameters
 };
 
 struct ImportSummary {
@@ -23,7 +24,7 @@ struct ImportSummary {
 };
 
 /// `from` is a Hugging Face folder (config.json, safetensors, tokenizer.json if there is one), whose weights
-/// may be BF16, F16, F32 or NVFP4 as ModelOpt and compressed-tensors store it; or a .gguf file. Writes a
+/// may be BF16, F16, F32 or NVFP4 as ModelOpt and compressed-tensors store it; or a GGUF file. Writes a
 /// folder with all that a checkpoint has but the optimizer's state. Throws Error (bad input) that says what
 /// does not fit.
 ImportSummary import_checkpoint(const std::filesystem::path& from, const std::filesystem::path& out,

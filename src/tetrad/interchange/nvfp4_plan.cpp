@@ -17,8 +17,7 @@ void check_servable(const std::string& layer, const LinearPrecision& precision) 
   const auto& input = precision[Operand::fprop_x];
   const auto refuse = [&](std::string_view what) {
     fail(
-        "{} cannot be served as it was trained: {}; quantize the final weights anew with --precision nvfp4, "
-        "or "
+        "{} cannot be served as it was trained: {}; quantize the final weights anew (--precision nvfp4), or "
         "export without NVFP4 (--to hf, or --to gguf --precision bf16)",
         layer, what);
   };
@@ -86,9 +85,7 @@ Nvfp4Weight quantize_weight(Backend& cpu, const MappedParameter& parameter, cons
   };
   weight.codes = copy(quantized.codes);
   weight.scales = copy(quantized.scales);
-  const Nvfp4Scale scale = nvfp4_scale(quantized.amax, spec.adaptive);
-  weight.encode_scale = scale.encode;
-  weight.decode_scale = scale.decode;
+  weight.scale = nvfp4_scale(quantized.amax, spec.adaptive);
   constexpr std::size_t kCodeBytes = nvfp4::kBlock / 2;
   for (std::size_t block = 0; block < weight.scales.size(); ++block) {
     const auto byte = std::to_integer<std::uint8_t>(weight.scales[block]);

@@ -31,6 +31,13 @@ class Nvfp4Plan {
   std::map<std::string, QuantSpec, std::less<>> layers_;  //!< weight's, by the name of the linear layer
 };
 
+/// The scales that a tensor with this amax is encoded and decoded with; both 1 if it is zero.
+struct Nvfp4Scale {
+  float encode = 1;  //!< what values were multiplied by: 2688 / amax
+  float decode = 1;  //!< amax / 2688
+};
+Nvfp4Scale nvfp4_scale(float amax, bool adaptive = false);
+
 /// A weight [rows, cols] as files have it. No scale byte is NaN or zero: where a block's scale underflowed to
 /// zero, it is the smallest there is, and the codes are zero.
 struct Nvfp4Weight {
@@ -38,8 +45,7 @@ struct Nvfp4Weight {
   std::int64_t cols = 0;
   std::vector<std::byte> codes;   //!< [rows, cols/2], even element in the low nibble
   std::vector<std::byte> scales;  //!< E4M3, [rows, cols/16]
-  float encode_scale = 1;         //!< what values were multiplied by: 2688 / amax
-  float decode_scale = 1;         //!< amax / 2688
+  Nvfp4Scale scale;
 
   std::span<const std::byte> code_rows(std::int64_t first, std::int64_t count) const;
   std::span<const std::byte> scale_rows(std::int64_t first, std::int64_t count) const;
@@ -47,12 +53,5 @@ struct Nvfp4Weight {
 
 Nvfp4Weight quantize_weight(Backend& cpu, const MappedParameter& parameter, const QuantSpec& spec,
                             std::span<const float> values);
-
-/// The scales that a tensor with this amax is encoded and decoded with; both 1 if it is zero.
-struct Nvfp4Scale {
-  float encode = 1;
-  float decode = 1;
-};
-Nvfp4Scale nvfp4_scale(float amax, bool adaptive = false);
 
 }  // namespace tetrad

@@ -1,10 +1,10 @@
 #include "tetrad/interchange/output_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cstdio>
 #include <system_error>
-#include <utility>
 
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
@@ -15,31 +15,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void rename_or_fail(const fs::path& from, const fs::path& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0)
-    fail_errno(fmt::format("cannot rename {:?} to {:?}", from.native(), to.native()));
+fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+bool holds_anything(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_directory(folder, ignored) && !fs::is_empty(folder, ignored);
 }
 
 }  // namespace
 
-OutputFolder::OutputFolder(fs::path target, Overwrite overwrite,
-                           const std::function<bool(const fs::path&)>& is_ours)
-    : target_(target.has_filename() ? std::move(target) : target.parent_path()) {
+void OutputFolder::check(const fs::path& target, Overwrite overwrite, const IsOurs& is_ours) {
+  const fs::path path = without_slash(target);
   std::error_code error;
-  const fs::file_status status = fs::symlink_status(target_, error);
-  if (fs::exists(status)) {
-    TETRAD_CHECK(fs::is_directory(status), "{:?} is there and is no folder; choose another name",
-                 target_.native());
-    const bool is_empty = fs::is_empty(target_, error);
-    TETRAD_CHECK(!error, "cannot read the folder {:?}: {}", target_.native(), error.message());
-    replaces_ = !is_empty;
-    TETRAD_CHECK(is_empty || overwrite == Overwrite::yes,
-                 "{:?} is not empty; choose another folder, or replace it with --force", target_.native());
-    TETRAD_CHECK(is_empty || is_ours(target_),
-                 "{:?} is not empty, and not something that this command has written: it is not replaced; "
-                 "choose another folder",
-                 target_.native());
-  }
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (!fs::exists(status)) return;
+  TETRAD_CHECK(fs::is_directory(status), "{:?} is there and is no folder; choose another name",
+               path.native());
+  const bool is_empty = fs::is_empty(path, error);
+  TETRAD_CHECK(!error, "cannot read the folder {:?}: {}", path.native(), error.message());
+  TETRAD_CHECK(is_empty || overwrite == Overwrite::yes,
+               "{:?} is not empty; choose another folder, or replace it with --force", path.native());
+  TETRAD_CHECK(is_empty || is_ours(path),
+               "{:?} is not empty, and not something that this command has written: it is not replaced; "
+               "choose another folder",
+               path.native());
+}
+
+OutputFolder::OutputFolder(const fs::path& target, Overwrite overwrite, const IsOurs& is_ours)
+    : target_(without_slash(target)) {
+  check(target_, overwrite, is_ours);
   create_folder_of(target_);
   fs::path prefix = target_;
   prefix += ".tmp.";
@@ -56,17 +60,13 @@ OutputFolder::~OutputFolder() {
 
 void OutputFolder::commit() {
   if (!sync_folder(temporary_)) fail_errno(fmt::format("cannot make {:?} durable", temporary_.native()));
-  fs::path old;
-  if (replaces_) {
-    fs::path prefix = target_;
-    old = unused_path(prefix += ".old.");
-    rename_or_fail(target_, old);
-  }
-  rename_or_fail(temporary_, target_);
-  temporary_.clear();
+  // What is replaced changes places with the new one, so that there is no moment without either.
+  const bool replaces = holds_anything(target_);
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), replaces ? RENAME_EXCHANGE : 0) !=
+      0)
+    fail_errno(fmt::format("cannot rename {:?} to {:?}", temporary_.native(), target_.native()));
   sync_folder(fs::absolute(target_).parent_path());
-  std::error_code ignored;
-  if (!old.empty()) fs::remove_all(old, ignored);
+  if (!replaces) temporary_.clear();
 }
 
 }  // namespace tetrad

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "tetrad/core/error.h"
-#include "tetrad/core/threads.h"
 #include "tetrad/interchange/values.h"
 #include "tetrad/numerics/nvfp4.h"
 
@@ -15,17 +14,15 @@ namespace {
 
 constexpr std::string_view kTheirs = "backbone.";
 constexpr std::string_view kRenamed = "model.";
+constexpr std::string_view kWhatIsRead =
+    "only BF16, F16, F32 and NVFP4 (ModelOpt's or compressed-tensors') weights are read; save the model so";
 
 /// What older programs and serving formats save besides the weights, and nothing of ours depends on.
 bool is_ignored(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kEndings = {".rotary_emb.inv_freq", ".input_scale",
-                                                        ".input_global_scale", ".k_scale", ".v_scale"};
-  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
-}
-
-std::string without_weight(const std::string& name) {
-  constexpr std::string_view kEnding = ".weight";
-  return name.ends_with(kEnding) ? name.substr(0, name.size() - kEnding.size()) : name;
+  constexpr std::array<std::string_view, 3> kEndings = {".rotary_emb.inv_freq", ".k_scale", ".v_scale"};
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); }) ||
+         std::ranges::any_of(kServingNames,
+                             [&](const ServingNames& names) { return name.ends_with(names.input_scale); });
 }
 
 }  // namespace
@@ -40,94 +37,85 @@ std::string HfPieceSource::local(const std::string& name) const {
   return std::string(kRenamed) + name.substr(kTheirs.size());
 }
 
-const TensorInfo& HfPieceSource::take(const std::string& name, const std::vector<std::int64_t>& shape) {
-  const TensorInfo& info = folder_.get(name, shape);
-  read_.insert(name);
-  return info;
-}
-
-void HfPieceSource::read(const Piece& piece, std::span<float> out) {
+const ServingNames* HfPieceSource::nvfp4_names(const Piece& piece) const {
+  if (piece.shape.size() != 2 || piece.shape[1] % nvfp4::kBlock != 0) return nullptr;
   const std::string name = local(piece.name);
-  const std::string layer = without_weight(name);
-  const TensorInfo* plain = folder_.find(name);
-  if (plain != nullptr && plain->dtype == DType::u8) return read_nvfp4(layer, name, piece.shape, out);
-  if (plain == nullptr && folder_.find(layer + ".weight_packed") != nullptr)
-    return read_nvfp4(layer, layer + ".weight_packed", piece.shape, out);
-  read_dense(name, piece.shape, out);
+  // ModelOpt calls codes as everybody calls plain values.
+  if (const TensorInfo* info = folder_.find(name))
+    return info->dtype == DType::u8 ? &names_of(ServingFormat::modelopt) : nullptr;
+  const ServingNames& other = names_of(ServingFormat::compressed_tensors);
+  return folder_.find(module_of(name).append(other.codes)) != nullptr ? &other : nullptr;
 }
 
-bool HfPieceSource::read_copy(const std::string& name, const std::vector<std::int64_t>& shape,
-                              std::span<float> out) {
-  if (folder_.find(name) == nullptr) return false;
-  read_dense(name, shape, out);
+void HfPieceSource::take(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype) {
+  const TensorInfo& info = folder_.get(name, shape);
+  TETRAD_CHECK(info.dtype == dtype, "{}: the tensor {} is {} instead of {}: {}", folder_.where(),
+               quoted_name(name), name_of(info.dtype), name_of(dtype), kWhatIsRead);
+  claimed_.insert(name);
+}
+
+void HfPieceSource::take_scalar(const std::string& name) {
+  const TensorInfo* info = folder_.find(name);
+  TETRAD_CHECK(info != nullptr && info->dtype == DType::f32 && element_count(info->shape) == 1,
+               "{}: {} is missing, or is not one F32 number: an NVFP4 weight cannot be read without it; "
+               "fetch or export the model again",
+               folder_.where(), quoted_name(name));
+  claimed_.insert(name);
+}
+
+void HfPieceSource::claim(const Piece& piece) {
+  const std::string name = local(piece.name);
+  const ServingNames* names = nvfp4_names(piece);
+  if (names == nullptr) {
+    const TensorInfo& info = folder_.get(name, piece.shape);
+    TETRAD_CHECK(is_float_weight(info.dtype), "{}: the tensor {} is {}: {}", folder_.where(),
+                 quoted_name(name), name_of(info.dtype), kWhatIsRead);
+    claimed_.insert(name);
+    return;
+  }
+  const auto of_module = [&](std::string_view ending) { return module_of(name).append(ending); };
+  take(of_module(names->codes), {piece.shape[0], piece.shape[1] / 2}, DType::u8);
+  take(of_module(kBlockScales), {piece.shape[0], piece.shape[1] / nvfp4::kBlock}, DType::f8_e4m3);
+  take_scalar(of_module(names->weight_scale));
+}
+
+bool HfPieceSource::claim_copy(const Piece& copy) {
+  if (folder_.find(copy.name) == nullptr) return false;
+  claim(copy);
   return true;
 }
 
-void HfPieceSource::read_dense(const std::string& name, const std::vector<std::int64_t>& shape,
-                               std::span<float> out) {
-  const TensorInfo& info = take(name, shape);
-  TETRAD_CHECK(is_float_weight(info.dtype),
-               "{}: the tensor {} is {}: only BF16, F16, F32 and NVFP4 weights are read", folder_.where(),
-               quoted_name(name), name_of(info.dtype));
-  decode_values(info.dtype, folder_.bytes(name), out);
-  for (std::size_t i = 0; i < out.size(); ++i)
-    TETRAD_CHECK(std::isfinite(out[i]), "{}: the tensor {} holds a value that is not finite (element {})",
-                 folder_.where(), quoted_name(name), i);
-}
-
-float HfPieceSource::read_scalar(const std::string& name) {
-  const TensorInfo* info = folder_.find(name);
-  const bool one_element = info != nullptr && element_count(info->shape) == 1;
-  TETRAD_CHECK(one_element && info->dtype == DType::f32,
-               "{}: {} is missing, or is not one F32 number: an NVFP4 weight cannot be read without it",
-               folder_.where(), quoted_name(name));
-  read_.insert(name);
-  float value = 0;
-  std::memcpy(&value, folder_.bytes(name).data(), sizeof(value));
-  TETRAD_CHECK(std::isfinite(value) && value > 0, "{}: {} is {}: a scale is a finite number above 0",
-               folder_.where(), quoted_name(name), value);
-  return value;
-}
-
-void HfPieceSource::read_nvfp4(const std::string& layer, const std::string& codes,
-                               const std::vector<std::int64_t>& shape, std::span<float> out) {
-  TETRAD_CHECK(shape.size() == 2 && shape[1] % nvfp4::kBlock == 0,
-               "{}: {} cannot be NVFP4: it is no matrix with a multiple of 16 columns", folder_.where(),
-               quoted_name(codes));
-  const std::int64_t rows = shape[0];
-  const std::int64_t blocks = shape[1] / nvfp4::kBlock;
-  const std::string scale_name = layer + ".weight_scale";
-  const TensorInfo& packed = take(codes, {rows, shape[1] / 2});
-  const TensorInfo& scales = take(scale_name, {rows, blocks});
-  TETRAD_CHECK(packed.dtype == DType::u8 && scales.dtype == DType::f8_e4m3,
-               "{}: NVFP4 weights have U8 codes and F8_E4M3 scales, but {} is {} and {} is {}",
-               folder_.where(), quoted_name(codes), name_of(packed.dtype), quoted_name(scale_name),
-               name_of(scales.dtype));
-  // ModelOpt stores what to multiply by, compressed-tensors what to divide by.
-  const bool divides = codes.ends_with("_packed");
-  const float stored = read_scalar(layer + (divides ? ".weight_global_scale" : ".weight_scale_2"));
-  const float scale = divides ? 1.0f / stored : stored;
-  const auto* code_bytes = reinterpret_cast<const std::uint8_t*>(folder_.bytes(codes).data());
-  const auto* scale_bytes = reinterpret_cast<const std::uint8_t*>(folder_.bytes(scale_name).data());
-  parallel_for(rows, [&](std::int64_t row) {
-    for (std::int64_t col = 0; col < shape[1]; ++col) {
-      const std::uint32_t pair = code_bytes[(row * shape[1] + col) / 2];
-      const std::uint32_t code = col % 2 == 0 ? unpack_e2m1_even(pair) : unpack_e2m1_odd(pair);
-      const std::uint32_t byte = scale_bytes[row * blocks + col / nvfp4::kBlock];
-      out[static_cast<std::size_t>(row * shape[1] + col)] =
-          nvfp4::decode_without_tensor_scale(code, byte) * scale;
-    }
-  });
-  for (const float value : out)
-    TETRAD_CHECK(std::isfinite(value), "{}: {} decodes to a value that is not finite: its scales are damaged",
-                 folder_.where(), quoted_name(codes));
-}
-
-void HfPieceSource::check_all_read() const {
+void HfPieceSource::check_all_claimed() const {
   for (const std::string& name : folder_.names())
-    TETRAD_CHECK(read_.contains(name) || is_ignored(name),
+    TETRAD_CHECK(claimed_.contains(name) || is_ignored(name),
                  "{}: the model that config.json describes has no tensor {}: is it that of these weights?",
                  folder_.where(), quoted_name(name));
+}
+
+void HfPieceSource::read(const Piece& piece, std::span<float> out) const {
+  const std::string name = local(piece.name);
+  if (const ServingNames* names = nvfp4_names(piece))
+    read_nvfp4(module_of(name), *names, out);
+  else
+    decode_values(folder_.find(name)->dtype, folder_.bytes(name), out);
+  const auto bad = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
+  TETRAD_CHECK(bad == out.end(),
+               "{}: the tensor {} holds a value that is not finite (element {}): fetch the model again, or "
+               "export it before it diverged",
+               folder_.where(), quoted_name(name), bad - out.begin());
+}
+
+void HfPieceSource::read_nvfp4(const std::string& module, const ServingNames& names,
+                               std::span<float> out) const {
+  const auto bytes = [&](std::string_view ending) {
+    return folder_.bytes(std::string(module).append(ending));
+  };
+  float scale = 0;
+  std::memcpy(&scale, bytes(names.weight_scale).data(), sizeof(scale));
+  TETRAD_CHECK(std::isfinite(scale) && scale > 0,
+               "{}: {}{} is {}, and must be above 0: fetch or export the model again", folder_.where(),
+               module, names.weight_scale, scale);
+  decode_nvfp4(bytes(names.codes), bytes(kBlockScales), names.divides ? 1.0f / scale : scale, out);
 }
 
 }  // namespace tetrad

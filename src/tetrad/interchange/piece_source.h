@@ -4,8 +4,9 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "tetrad/interchange/serving_names.h"
 #include "tetrad/interchange/tensor_folder.h"
 #include "tetrad/interchange/tensor_map.h"
 
@@ -19,13 +20,16 @@ class PieceSource {
   virtual ~PieceSource() = default;
 
   /// Throws Error (bad input) that names the tensor if it is missing, misshaped or of a type that we do not
-  /// read.
-  virtual void read(const Piece& piece, std::span<float> out) = 0;
-  /// Whether there is a second copy of a tied embedding, in `out` if so.
-  virtual bool read_copy(const std::string& name, const std::vector<std::int64_t>& shape,
-                         std::span<float> out) = 0;
-  /// Throws Error (bad input) that names a tensor which nobody has read.
-  virtual void check_all_read() const = 0;
+  /// read. All are claimed before the first is read, so that nothing is allocated for a model that is only
+  /// said to be there.
+  virtual void claim(const Piece& piece) = 0;
+  /// Whether there is a second copy of a tied embedding, which is claimed then.
+  virtual bool claim_copy(const Piece& copy) = 0;
+  /// Throws Error (bad input) that names a tensor which nobody has claimed.
+  virtual void check_all_claimed() const = 0;
+
+  /// What was claimed. Throws Error (bad input) for values that are not finite.
+  virtual void read(const Piece& piece, std::span<float> out) const = 0;
 };
 
 /// Plain values, ModelOpt's NVFP4 and that of compressed-tensors, told apart by the names and types of the
@@ -34,23 +38,23 @@ class HfPieceSource final : public PieceSource {
  public:
   explicit HfPieceSource(const std::filesystem::path& folder);
 
-  void read(const Piece& piece, std::span<float> out) override;
-  bool read_copy(const std::string& name, const std::vector<std::int64_t>& shape,
-                 std::span<float> out) override;
-  void check_all_read() const override;
+  void claim(const Piece& piece) override;
+  bool claim_copy(const Piece& copy) override;
+  void check_all_claimed() const override;
+  void read(const Piece& piece, std::span<float> out) const override;
 
  private:
   /// As the tensor is called here: transformers 5 may save Nemotron-H's backbone as `model`.
   std::string local(const std::string& name) const;
-  const TensorInfo& take(const std::string& name, const std::vector<std::int64_t>& shape);
-  void read_dense(const std::string& name, const std::vector<std::int64_t>& shape, std::span<float> out);
-  void read_nvfp4(const std::string& layer, const std::string& codes, const std::vector<std::int64_t>& shape,
-                  std::span<float> out);
-  float read_scalar(const std::string& name);
+  /// nullptr: the tensor holds plain values.
+  const ServingNames* nvfp4_names(const Piece& piece) const;
+  void take(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype);
+  void take_scalar(const std::string& name);
+  void read_nvfp4(const std::string& module, const ServingNames& names, std::span<float> out) const;
 
   TensorFolder folder_;
   bool renamed_ = false;
-  std::set<std::string, std::less<>> read_;
+  std::set<std::string, std::less<>> claimed_;
 };
 
 }  // namespace tetrad

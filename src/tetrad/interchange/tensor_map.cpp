@@ -143,6 +143,8 @@ Family family_of(const ModelConfig& model) {
       model.pattern, gated ? "SwiGLU" : "squared ReLU", model.rope ? "RoPE" : "no RoPE");
 }
 
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
 std::int64_t element_count(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies{});
 }

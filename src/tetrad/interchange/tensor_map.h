@@ -48,6 +48,9 @@ struct MappedParameter {
 /// Every parameter of the model, in the order in which Decoder makes them.
 std::vector<MappedParameter> tensor_map(const ModelConfig& model, Family family);
 
+/// The module that a tensor belongs to: "model.norm" of "model.norm.weight".
+std::string module_of(const std::string& tensor);
+
 /// Elements of a tensor.
 std::int64_t element_count(const std::vector<std::int64_t>& shape);
 

@@ -11,6 +11,7 @@
 #include "tetrad/core/threads.h"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/numerics/f16.h"
+#include "tetrad/numerics/nvfp4.h"
 
 namespace tetrad {
 namespace {
@@ -64,6 +65,14 @@ struct Encoded {
               ExitCode::failure);
 }
 
+constexpr std::int64_t kGgmlRuns = kGgmlNvfp4Values / nvfp4::kBlock;  //!< of a block, with a scale each
+constexpr std::int64_t kHalfRun = nvfp4::kBlock / 2;
+
+std::uint32_t code_at(const std::byte* codes, std::int64_t i) {
+  const auto pair = std::to_integer<std::uint32_t>(codes[i / 2]);
+  return i % 2 == 0 ? unpack_e2m1_even(pair) : unpack_e2m1_odd(pair);
+}
+
 }  // namespace
 
 bool is_float_weight(DType dtype) {
@@ -105,6 +114,39 @@ bool encode_values(std::span<const float> values, DType dtype, std::span<std::by
     default:
       unknown(dtype);
   }
+}
+
+void decode_nvfp4(std::span<const std::byte> codes, std::span<const std::byte> scales, float scale,
+                  std::span<float> out) {
+  in_pieces(out.size(), [&](std::size_t first, std::size_t count) {
+    for (std::size_t i = first; i < first + count; ++i) {
+      const std::uint32_t code = code_at(codes.data(), static_cast<std::int64_t>(i));
+      const auto byte = std::to_integer<std::uint32_t>(scales[i / nvfp4::kBlock]);
+      out[i] = nvfp4::decode_without_tensor_scale(code, byte) * scale;
+    }
+  });
+}
+
+void pack_ggml_block(const std::byte* codes, const std::byte* scales, std::byte* block) {
+  std::memcpy(block, scales, kGgmlRuns);
+  std::byte* out = block + kGgmlRuns;
+  for (std::int64_t run = 0; run < kGgmlRuns; ++run)
+    for (std::int64_t j = 0; j < kHalfRun; ++j) {
+      const std::int64_t at = run * nvfp4::kBlock + j;
+      *out++ = std::byte{pack_e2m1(code_at(codes, at), code_at(codes, at + kHalfRun))};
+    }
+}
+
+void unpack_ggml_block(const std::byte* block, std::byte* codes, std::byte* scales) {
+  std::memcpy(scales, block, kGgmlRuns);
+  const std::byte* in = block + kGgmlRuns;
+  const auto code = [&](std::int64_t i) {
+    const std::int64_t within = i % nvfp4::kBlock;
+    const auto pair = std::to_integer<std::uint32_t>(in[i / nvfp4::kBlock * kHalfRun + within % kHalfRun]);
+    return within < kHalfRun ? unpack_e2m1_even(pair) : unpack_e2m1_odd(pair);
+  };
+  for (std::int64_t i = 0; i < kGgmlNvfp4Values; i += 2)
+    codes[i / 2] = std::byte{pack_e2m1(code(i), code(i + 1))};
 }
 
 }  // namespace tetrad
