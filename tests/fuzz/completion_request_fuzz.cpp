@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "tetrad/http/request.h"
+#include "tetrad/serve/completion_stream.h"
 #include "tetrad/serve/completions.h"
-#include "tetrad/serve/http_request.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -38,6 +39,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const nlohmann::json response = tetrad::completion_response(request, context, generations);
       const std::string text = response.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
       if (!nlohmann::json::accept(text)) std::abort();
+      const nlohmann::json frame = nlohmann::json::object();
+      const tetrad::CompletionStream::Write write = [](std::string_view event) {
+        if (!event.starts_with("data: ") || !event.ends_with("\n\n")) std::abort();
+        if (event != "data: [DONE]\n\n" && !nlohmann::json::accept(event.substr(6))) std::abort();
+      };
+      tetrad::CompletionStream stream(request, context, frame, write);
+      for (std::size_t i = 0; i < generations.size(); ++i) stream.add(i, generations[i], true);
+      stream.finish();
     } catch (const tetrad::HttpError& error) {
       if (error.status() != 400 && error.status() != 404) std::abort();
     }

@@ -12,7 +12,7 @@
 #include "serve/small_model.h"
 #include "tetrad/backend/cpu/bf16_kernel.h"
 #include "tetrad/eval/score.h"
-#include "tetrad/serve/http_request.h"
+#include "tetrad/http/request.h"
 
 namespace tetrad::testing {
 namespace {
