@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 
+#include "tetrad/core/error.h"
 #include "tetrad/interchange/checkpoint_source.h"
 #include "tetrad/interchange/gguf_model.h"
 #include "tetrad/tokenizer/bpe.h"
@@ -12,10 +15,16 @@ namespace {
 
 enum TokenType : std::int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
-constexpr const char* kGpt2 = "gpt-2";
-constexpr const char* kLlama3 = "llama-bpe";
-constexpr std::string_view kLlama3Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+/// llama.cpp's names of the splits that both have.
+struct PreTokenizer {
+  std::string_view gguf;
+  std::string_view split;
+};
+constexpr PreTokenizer kPreTokenizers[] = {{"gpt-2", "gpt2"},
+                                           {"llama-bpe", "llama3"},
+                                           {"qwen2", "qwen2"},
+                                           {"gpt-4o", "o200k"},
+                                           {"tekken", "tekken"}};
 
 BpeDefinition byte_definition() {
   BpeDefinition definition;
@@ -35,8 +44,9 @@ bool read_tokens(const std::vector<std::string>& spelled, const std::vector<std:
                  BpeDefinition& definition) {
   for (std::size_t id = 0; id < spelled.size(); ++id) {
     if (types[id] == kControl || types[id] == kUserDefined) {
-      definition.added.push_back({static_cast<std::int32_t>(id), spelled[id], types[id] == kControl});
-      definition.tokens.push_back(spelled[id]);
+      definition.added.push_back(
+          {.id = static_cast<std::int32_t>(id), .content = spelled[id], .special = types[id] == kControl});
+      definition.tokens.emplace_back();
       continue;
     }
     definition.tokens.push_back(types[id] == kUnused ? std::string() : unspell_bytes(spelled[id]));
@@ -72,22 +82,23 @@ GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer) {
   for (std::size_t id = 0; id < definition.tokens.size(); ++id) {
     const auto added = std::ranges::find(definition.added, static_cast<std::int32_t>(id), &AddedToken::id);
     const bool is_added = added != definition.added.end();
-    const bool is_unused = definition.tokens[id].empty();
+    const bool is_unused = !is_added && definition.tokens[id].empty();
     tokens.push_back(is_unused  ? fmt::format("[unused {}]", id)
-                     : is_added ? definition.tokens[id]
+                     : is_added ? added->content
                                 : spell_bytes(definition.tokens[id]));
     types.push_back(is_unused ? kUnused : !is_added ? kNormal : added->special ? kControl : kUserDefined);
   }
   std::vector<std::string> merges;
   for (const auto& [left, right] : definition.merges)
     merges.push_back(tokens[static_cast<std::size_t>(left)] + " " + tokens[static_cast<std::size_t>(right)]);
-  const bool is_gpt2 = definition.split == &gpt2_split();
-  GgufMetadata metadata = {{"tokenizer.ggml.model", std::string("gpt2")},
-                           {"tokenizer.ggml.pre", std::string(is_gpt2 ? kGpt2 : kLlama3)},
-                           {"tokenizer.ggml.tokens", std::move(tokens)},
-                           {"tokenizer.ggml.token_type", std::move(types)},
-                           {"tokenizer.ggml.merges", std::move(merges)},
-                           {"tokenizer.ggml.add_bos_token", false}};
+  const auto* pre = std::ranges::find(kPreTokenizers, definition.splits.front()->name, &PreTokenizer::split);
+  TETRAD_CHECK(definition.splits.size() == 1 && pre != std::end(kPreTokenizers),
+               "GGUF has no name for the way in which this tokenizer splits text ({}): export to hf",
+               tokenizer->description());
+  GgufMetadata metadata = {
+      {"tokenizer.ggml.model", std::string("gpt2")}, {"tokenizer.ggml.pre", std::string(pre->gguf)},
+      {"tokenizer.ggml.tokens", std::move(tokens)},  {"tokenizer.ggml.token_type", std::move(types)},
+      {"tokenizer.ggml.merges", std::move(merges)},  {"tokenizer.ggml.add_bos_token", false}};
   if (const auto end = tokenizer->end_of_document())
     metadata.emplace_back("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(*end));
   return metadata;
@@ -102,10 +113,11 @@ std::string gguf_tokenizer_json(const GgufFile& file) {
   const bool is_bpe = model != nullptr && *model == "gpt2" && pre != nullptr && tokens != nullptr &&
                       types != nullptr && tokens->size() == types->size();
   if (!is_bpe) return {};
+  const auto* known = std::ranges::find(kPreTokenizers, std::string_view(*pre), &PreTokenizer::gguf);
+  if (known == std::end(kPreTokenizers)) return {};
   BpeDefinition definition;
-  definition.split = *pre == kGpt2 ? &gpt2_split() : *pre == kLlama3 ? find_split(kLlama3Pattern) : nullptr;
-  if (definition.split == nullptr) return {};
-  definition.ignore_merges = *pre == kLlama3;
+  definition.splits = {split_of_name(known->split)};
+  definition.ignore_merges = known->split == "llama3";
   // An empty list has no kind, so a tokenizer without merges has none to read.
   const std::vector<std::string> none;
   if (!read_tokens(*tokens, *types, definition) ||
