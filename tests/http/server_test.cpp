@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
-#include <future>
 #include <mutex>
 #include <set>
 
@@ -343,6 +342,7 @@ TEST(HttpServer, RequestsUnderWayEndAsToldWhenItStops) {
   EXPECT_TRUE(idle.is_closed_by_server());
   patient.handler.is_released = true;
   EXPECT_EQ(client.receive()->status, 200);
+  client.shut_down_sending();
   patient.stop();
   EXPECT_FALSE(HttpClient(patient.port()).is_connected());
 
@@ -353,8 +353,10 @@ TEST(HttpServer, RequestsUnderWayEndAsToldWhenItStops) {
   HttpClient told(strict.port());
   told.send("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(strict.handler.events.happens("waits"));
-  strict.stop();
+  strict.ask_to_stop();
   EXPECT_EQ(told.receive()->status, 503);
+  told.shut_down_sending();
+  strict.stop();
 
   // At once.
   Running hasty;

@@ -110,7 +110,7 @@ TEST(MetricsPage, IsReadWhileItIsWritten) {
 TEST(Exposition, IsReadStrictly) {
   const std::string good = "# HELP a b\n# TYPE a gauge\n";
   EXPECT_EQ(parse_exposition(good + "a 1\n").value("a"), 1);
-  for (const std::string text : {std::string("a 1\n"),
+  for (const std::string& text : {std::string("a 1\n"),
                                  good + "a 1",
                                  good + "a\n",
                                  good + "a  1\n",
