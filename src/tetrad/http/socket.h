@@ -26,7 +26,7 @@ struct Listener {
 };
 
 /// Throws Error (bad input) if it cannot.
-Listener listen_on(const HttpAddress& address);
+Listener listen_on(const HttpAddress& where);
 
 /// Waits for events on a socket, at most until the deadline and no longer than a tick.
 bool wait_for(int socket, short events, Clock::time_point deadline);

@@ -170,7 +170,8 @@ void Engine::admit(Group& active) {
   });
   std::erase_if(turns_, [](const JobPointer& job) { return job->is_abandoned; });
   // The last places are for others: a job of many long sequences holds up nobody who wants little.
-  const std::int64_t share = options_.batch - options_.batch / 4;
+  const std::int64_t share =
+      options_.batch - (options_.batch < 4 ? 0 : std::max<std::int64_t>(options_.batch / 8, 1));
   std::int64_t fresh = 0;
   std::size_t passed_over = 0;
   while (passed_over < turns_.size() && static_cast<std::int64_t>(active.size()) < options_.batch &&
