@@ -324,6 +324,30 @@ TEST_F(ServeCommand, StreamsEndWithTheirClients) {
   EXPECT_EQ(server.complete(R"({"prompt": "a", "max_tokens": 2})").status, 200);
 }
 
+TEST_F(ServeCommand, SoMuchIsUnderWayAndNoMore) {
+  const Server server({run(), "--max-length", "70000"});
+  const std::string large = R"({"prompt": "a", "max_tokens": 65000, "n": 4, "stream": true})";
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 4; ++i) {
+    HttpClient& client = *clients.emplace_back(std::make_unique<HttpClient>(server.port()));
+    client.send(HttpClient::post_request("/v1/completions", large));
+    while (client.received().find("data: ") == std::string::npos) ASSERT_TRUE(client.receive_some());
+  }
+  const HttpAnswer refused = server.complete(large);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.head.find("Retry-After: 1\r\n"), std::string::npos);
+  EXPECT_EQ(server.complete(R"({"prompt": "a", "max_tokens": 2})").status, 200) << "what is small still fits";
+  clients.clear();
+  int status = 503;  // until the server has noticed
+  while (status == 503) {
+    HttpClient client(server.port());
+    client.send(HttpClient::post_request("/v1/completions", large));
+    while (client.received().find("\r\n") == std::string::npos) ASSERT_TRUE(client.receive_some());
+    status = std::stoi(client.received().substr(9, 3));
+  }
+  EXPECT_EQ(status, 200);
+}
+
 TEST_F(ServeCommand, ClientsThatGoAwayAreForgotten) {
   const Server server({run(), "--max-length", "70000", "--batch", "1"});
   {
