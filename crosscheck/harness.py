@@ -1,9 +1,11 @@
 """Trains a small model on text, serves it with `tetrad serve`, lets lm-evaluation-harness run a multiple-choice task and a
-generation task against it, and compares every number with what `tetrad score` and `tetrad generate` say. No network."""
+generation task against it, and compares every number with what `tetrad score` and `tetrad generate` say. OpenAI's own client
+reads streams. No network."""
 
 import argparse
 import contextlib
 import json
+import logging
 import os
 import pathlib
 import random
@@ -11,11 +13,14 @@ import subprocess
 import sys
 import tempfile
 
-os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_EVALUATE_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_EVALUATE_OFFLINE="1", TOKENIZERS_PARALLELISM="false",
+                  TQDM_DISABLE="1")
 
 import lm_eval
+import openai
 from lm_eval.tasks import TaskManager
 
+logging.getLogger("lm_eval").setLevel(logging.ERROR)
 HERE = pathlib.Path(__file__).resolve().parent
 LENGTH = 96  # tokens of training, and so of a request
 CONFIG = """
@@ -125,10 +130,34 @@ def expected_text(binary, folder, question, precision):
     return text[:min([text.find(stop) for stop in ("\n\n", "the") if stop in text], default=len(text))]
 
 
+def check_streams(url):
+    """What OpenAI's client puts together of a stream is what it gets as a whole, and errors are exceptions of its own."""
+    client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+    request = dict(model="harness", prompt=QUESTIONS, max_tokens=16, temperature=1, seed=5, stop=["the"], logprobs=1)
+    whole = client.completions.create(**request)
+    texts, tokens, usage = [""] * len(QUESTIONS), [[] for _ in QUESTIONS], None
+    for event in client.completions.create(**request, stream=True, stream_options={"include_usage": True}):
+        usage = event.usage or usage
+        for choice in event.choices:
+            texts[choice.index] += choice.text
+            tokens[choice.index] += choice.logprobs.token_logprobs
+    different = [choice.index for choice in whole.choices
+                 if choice.text != texts[choice.index] or choice.logprobs.token_logprobs != tokens[choice.index]]
+    good = not different and usage == whole.usage and client.models.list().data[0] == client.models.retrieve("harness")
+    try:
+        client.completions.create(model="harness", prompt="a", max_tokens=-1)
+        good = False
+    except openai.BadRequestError as error:
+        good &= error.param == "max_tokens"
+    print(f"  openai {openai.__version__}: {len(QUESTIONS)} streams, {len(different)} unlike the whole;",
+          "models, usage and errors read" if good else "models, usage or errors DIFFER")
+    return good
+
+
 def check(binary, folder, documents, precision, tolerance, **arguments):
     with serving(binary, folder, "--precision", precision) as url:
         results = evaluate(url, folder, **arguments)
-    good = True
+        good = check_streams(url)
     worst = 0.0
     right = 0
     scores = expected_scores(binary, folder, documents, precision)

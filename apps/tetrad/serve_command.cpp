@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 
@@ -35,7 +37,33 @@ const Tokenizer* tokenizer_of(const LoadedModel& model) {
   }
 }
 
+/// To people; if they have closed the log, nobody.
+void say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+
+/// What is known of free memory: a device says it, and of this machine all that there is counts.
+std::int64_t memory_for_sequences(const Backend& backend) {
+  return backend.free_memory().value_or(static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                                        ::sysconf(_SC_PAGESIZE));
+}
+
+/// Bytes that keys, values and states of all sequences at a time may take; refused if that cannot be.
+std::int64_t checked_memory(const ServeOptions& options, const Decoder& decoder, std::int64_t max_length) {
+  const std::int64_t one = decoder.session_bytes(max_length);
+  const std::int64_t all = one * options.engine.batch;
+  const std::int64_t available = memory_for_sequences(decoder.backend());
+  TETRAD_CHECK(
+      all <= available,
+      "{} sequences of {} tokens may need {:.2f} GB for their keys, values and states, and there are "
+      "{:.2f} GB: use a smaller --batch (one sequence: {:.2f} GB) or --max-length",
+      options.engine.batch, max_length, static_cast<double>(all) / 1e9, static_cast<double>(available) / 1e9,
+      static_cast<double>(one) / 1e9);
+  return all;
+}
+
 void run(const ServeOptions& options) {
+  ServerOptions server_options = options.server;
+  server_options.request_timeout = seconds(options.request_timeout);
+  HttpServer server(server_options);  // before minutes of loading: the port may be taken
   LoadedModel model = load_model(options.model);
   CompletionContext context;
   context.model = options.name.empty() ? model.config().model.name : options.name;
@@ -43,27 +71,27 @@ void run(const ServeOptions& options) {
   context.max_length = options.max_length > 0 ? options.max_length : model.sequence();
   context.max_tokens = std::max(context.max_tokens, context.max_length);
   context.tokenizer = tokenizer_of(model);
-  ServerOptions server_options = options.server;
-  server_options.request_timeout = seconds(options.request_timeout);
+  const std::int64_t memory = checked_memory(options, model.decoder(), context.max_length);
 
   const StopSignals signals;
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads the log may go away
   Engine engine(model.decoder(), model.pass(), options.engine);
-  Service service(engine, context);
-  HttpServer server(
-      server_options,
-      [&](const HttpRequest& request, const IsGone& is_gone) { return service.answer(request, is_gone); },
-      [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  fmt::print(stderr, "{} from {}: prompt and continuation of up to {} tokens, {}\n", context.model,
-             model.path().string(), context.max_length,
-             engine.reads_together() ? fmt::format("{} sequences at a time", options.engine.batch)
-                                     : "one sequence at a time, since scales span a pass at this precision");
+  Service service(engine, context, say);
+  say(fmt::format(
+      "{} from {}: prompt and continuation of up to {} tokens, {} sequences at a time{}, for which up "
+      "to {:.1f} MB are needed",
+      context.model, model.path().string(), context.max_length, options.engine.batch,
+      engine.reads_together() ? "" : " (each by itself, since scales span a pass at this precision)",
+      static_cast<double>(memory) / 1e6));
   fmt::print("listening on {}\n", server.url());
   std::fflush(stdout);
-
-  server.run([&] { return signals.received(); });
-  fmt::print(stderr, "stopping\n");
-  if (!server.drain(seconds(options.grace))) fmt::print(stderr, "requests under way are given up\n");
-  engine.stop();
+  const auto give_up = [&] {
+    say("requests under way are given up");
+    engine.stop();
+  };
+  const auto stop = [&] { return signals.received(); };
+  server.run(service, stop, {seconds(options.grace), give_up});
+  say("stopped");
 }
 
 void add_limits(CLI::App& command, ServeOptions& options) {
@@ -96,10 +124,12 @@ void add_serve(CLI::App& app, Action& action) {
   auto options = std::make_shared<ServeOptions>();
   CLI::App* command = app.add_subcommand("serve", "Answers OpenAI's completion requests over HTTP");
   add_model_options(*command, options->model);
-  command->add_option("--host", options->server.host, "Address to listen on; 0.0.0.0 lets everybody in")
+  command
+      ->add_option("--host", options->server.address.host, "Address to listen on; 0.0.0.0 lets everybody in")
       ->type_name("ADDRESS")
       ->capture_default_str();
-  command->add_option("--port", options->server.port, "0 takes one that is free")->capture_default_str();
+  command->add_option("--port", options->server.address.port, "0 takes one that is free")
+      ->capture_default_str();
   command->add_option("--name", options->name, "What the model is called (default: model.name)");
   add_limits(*command, *options);
   set_examples(*command,

@@ -12,7 +12,9 @@
 #include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
+#include "tetrad/http/address.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/train/metrics_server.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
 
@@ -158,6 +160,7 @@ ExitCode run(const TrainOptions& options) {
     }
   }
   validate(config);
+  if (!config.run.metrics_address.empty()) parse_address(config.run.metrics_address, "run.metrics_address");
   if (config.run.threads > 0) set_thread_count(static_cast<int>(config.run.threads));
   if (options.dry_run) {
     const std::string& backend = config.run.backend;
@@ -168,6 +171,10 @@ ExitCode run(const TrainOptions& options) {
   TETRAD_CHECK(!config.run.out.empty(), "tell where the run's files go: --out DIR");
   const StopSignals signals;
   Dataset dataset = open_dataset(config);  // what is wrong with the data is found before a folder is made
+  MetricsPage page({config.model.name, config.precision.recipe, std::string(backend.name()), kBuildId,
+                    step_count(config.train)});
+  std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
+  if (!config.run.metrics_address.empty()) metrics.emplace(config.run.metrics_address, page);
   const RunFolder held =
       resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, config);
   const std::filesystem::path& folder = held.path();
@@ -176,6 +183,8 @@ ExitCode run(const TrainOptions& options) {
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, folder, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
           parameter_count(config.model), config.precision.recipe, backend.name(), thread_count());
+  if (metrics) log.say("figures for Prometheus: {}", metrics->url());
+  trainer.show_on(page);
   if (resuming)
     trainer.resume();
   else

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "support/exposition.h"
 #include "support/files.h"
+#include "support/http_client.h"
 #include "support/process.h"
 #include "support/training.h"
 #include "tetrad/core/failpoint.h"
@@ -160,6 +162,8 @@ TEST_F(Training, BadConfigurationsAreRefusedBeforeAnythingIsWritten) {
   refused({"data.sources.a.path=" + folder_.file("nothing")}, "nothing");
   refused({"precision.rht.size=5"}, "rht");
   refused({"run.backend=cuda"}, "CUDA");
+  refused({"run.metrics_address=nowhere"}, "run.metrics_address");
+  refused({"run.metrics_address=203.0.113.7:0"}, "cannot listen");
   write_file(folder_ / "a.bin", read_file(folder_ / "a.bin").substr(0, 1001));
   refused({}, "a.bin");
 }
@@ -203,6 +207,92 @@ TEST_F(Training, TwoProcessesDoNotShareAFolder) {
   EXPECT_EQ(read_file(folder_ / "run" / "config.yaml"), config);
   first.send(SIGKILL);
   first.wait();
+}
+
+/// The port that a run which has begun says it answers at; 0 if it ends before.
+std::uint16_t metrics_port(const RunningTetrad& run) {
+  const std::string before = "figures for Prometheus: http://127.0.0.1:";
+  while (!run.finished()) {
+    const std::string text = run.err();
+    const std::size_t at = text.find(before);
+    if (at != std::string::npos && text.find("/metrics\n", at) != std::string::npos)
+      return static_cast<std::uint16_t>(std::stoi(text.substr(at + before.size())));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return 0;
+}
+
+TEST_F(Training, PrometheusIsToldWhatTheFilesSay) {
+  RunningTetrad run(arguments(kLlama, "nvfp4", "run", {"train.steps=1000000", "run.metrics_address=0"}));
+  const std::uint16_t port = metrics_port(run);
+  ASSERT_NE(port, 0) << run.err();
+  HttpClient client(port);
+  const auto scrape = [&] { return parse_exposition(client.get("/metrics").body); };
+  // At a step after which neither an evaluation nor a checkpoint is due, so that all figures belong together.
+  const auto is_settled = [](const Exposition& figures) {
+    if (!figures.has("tetrad_train_eval_loss")) return false;
+    const auto step = static_cast<std::int64_t>(figures.value("tetrad_train_step"));
+    return step % 3 != 0 && step % 4 != 0;
+  };
+  Exposition figures = scrape();
+  while (!is_settled(figures)) figures = scrape();
+  EXPECT_NE(client.get("/metrics").head.find("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+            std::string::npos);
+  EXPECT_NE(client.get("/").body.find("/metrics"), std::string::npos);
+  EXPECT_EQ(client.get("/else").status, 404);
+  EXPECT_EQ(client.post("/metrics", "").status, 405);
+  EXPECT_EQ(client.post("/metrics", "a body").status, 413);
+
+  const Outcome taken = run_tetrad(
+      arguments(kLlama, "nvfp4", "other", {"run.metrics_address=127.0.0.1:" + std::to_string(port)}));
+  EXPECT_EQ(taken.exit_code, 2) << taken.err;
+  EXPECT_NE(taken.err.find("cannot listen"), std::string::npos) << taken.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
+
+  // A client that has a connection open keeps nothing alive.
+  HttpClient idle(port);
+  EXPECT_EQ(idle.get("/").status, 200);
+  run.send(SIGTERM);
+  EXPECT_EQ(run.wait().exit_code, 5);
+
+  const auto step = static_cast<std::int64_t>(figures.value("tetrad_train_step"));
+  const auto line_of = [&](const char* kind) {
+    std::ifstream in(folder_ / "run" / "metrics.jsonl");
+    nlohmann::json found;
+    for (std::string line; std::getline(in, line);)
+      if (nlohmann::json json = nlohmann::json::parse(line); json["kind"] == kind && json["step"] <= step)
+        found = std::move(json);
+    return found;
+  };
+  const nlohmann::json train = line_of("train");
+  ASSERT_EQ(train["step"], step);
+  for (const auto& [name, key] : {std::pair("loss", "loss"),
+                                  {"grad_norm", "grad_norm"},
+                                  {"learning_rate", "lr"},
+                                  {"tokens_per_second", "tokens_per_s"},
+                                  {"tflops", "tflops"},
+                                  {"step_seconds", "seconds"},
+                                  {"memory_bytes", "memory_bytes"},
+                                  {"tokens_total", "tokens"}})
+    EXPECT_EQ(figures.value(std::string("tetrad_train_") + name), train[key].get<double>()) << name;
+  EXPECT_EQ(figures.value("tetrad_train_eval_loss", {{"source", "a"}}), line_of("eval")["loss"]);
+  EXPECT_EQ(figures.value("tetrad_train_checkpoint_step"), line_of("checkpoint")["step"]);
+  EXPECT_EQ(figures.labels("tetrad_train_info").at("forward"), "nvfp4");
+}
+
+TEST_F(Training, WhoeverWatchesChangesNothing) {
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "alone")).exit_code, 0);
+  {
+    RunningTetrad watched(arguments(kLlama, "nvfp4", "watched", {"run.metrics_address=127.0.0.1:0"}));
+    const std::uint16_t port = metrics_port(watched);
+    ASSERT_NE(port, 0) << watched.err();
+    HttpClient client(port);
+    while (client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n") && client.receive()) continue;
+    EXPECT_EQ(watched.wait().exit_code, 0);
+  }
+  expect_same_run("alone", "watched");
+  EXPECT_EQ(run_tetrad({"train", "--resume", folder_.file("watched"), "run.metrics_address="}).exit_code, 0)
+      << "and may be left out when the run is resumed";
 }
 
 TEST_F(Training, RecomputationChangesNothingAndMayChange) {

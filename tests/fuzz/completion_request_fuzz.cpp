@@ -3,8 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "fuzz/targets.h"
+#include "tetrad/http/request.h"
+#include "tetrad/serve/completion_stream.h"
 #include "tetrad/serve/completions.h"
-#include "tetrad/serve/http_request.h"
 
 namespace tetrad::testing {
 namespace {
@@ -23,6 +24,20 @@ Generation answer_to(const GenerationTask& task) {
   return generation;
 }
 
+/// The same as a stream: every event is a line of JSON.
+void check_stream(const CompletionRequest& request, const CompletionContext& context,
+                  const std::vector<Generation>& generations) {
+  constexpr std::string_view kBegin = "data: ";
+  const nlohmann::json frame = nlohmann::json::object();
+  const CompletionStream::Write write = [&](std::string_view event) {
+    require(event.starts_with(kBegin) && event.ends_with("\n\n"));
+    require(event == "data: [DONE]\n\n" || nlohmann::json::accept(event.substr(kBegin.size())));
+  };
+  CompletionStream stream(request, context, frame, write);
+  for (std::size_t i = 0; i < generations.size(); ++i) stream.add(i, generations[i], true);
+  stream.finish();
+}
+
 void check_request(std::string_view body, const CompletionContext& context) {
   try {
     const CompletionRequest request = parse_completion_request(body, context, 1);
@@ -36,6 +51,7 @@ void check_request(std::string_view body, const CompletionContext& context) {
     const nlohmann::json response = completion_response(request, context, generations);
     const std::string text = response.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     require(nlohmann::json::accept(text));
+    check_stream(request, context, generations);
   } catch (const HttpError& error) {
     require(error.status() == 400 || error.status() == 404);
   }

@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "fuzz/targets.h"
-#include "tetrad/serve/http_request.h"
+#include "tetrad/http/request.h"
 
 namespace tetrad::testing {
 namespace {
@@ -40,7 +40,8 @@ Reading read(std::string_view bytes, std::size_t piece) {
 auto content(const Reading& reading) {
   const HttpRequest& request = reading.request;
   return std::tie(reading.status, reading.used, reading.complete, request.method, request.path,
-                  request.headers, request.body, request.keep_alive, request.expects_continue);
+                  request.headers, request.body, request.http_1_1, request.keep_alive,
+                  request.expects_continue);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 
 #include "serve/small_model.h"
 #include "tetrad/eval/score.h"
-#include "tetrad/serve/http_request.h"
+#include "tetrad/serve/api_error.h"
+#include "tetrad/serve/completion_stream.h"
 #include "tetrad/tokenizer/bpe_trainer.h"
 
 namespace tetrad::testing {
@@ -38,7 +39,7 @@ void expect_refused(const std::string& body, const std::string& parameter, int s
   try {
     parse_completion_request(body, context(tokenizer), 77);
     ADD_FAILURE() << "not refused: " << body;
-  } catch (const HttpError& error) {
+  } catch (const ApiError& error) {
     EXPECT_EQ(error.status(), status) << body;
     EXPECT_EQ(error.parameter(), parameter) << body << "\n" << error.what();
   }
@@ -118,7 +119,11 @@ TEST(CompletionRequest, RefusesWhatItCannotDo) {
            {R"("stop": ["a", null])", "stop"},
            {R"("stop": ["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])",
             "stop"},
-           {R"("stream": true)", "stream"},
+           {R"("stream": 1)", "stream"},
+           {R"("stream_options": {})", "stream_options"},
+           {R"("stream": true, "stream_options": true)", "stream_options"},
+           {R"("stream": true, "stream_options": {"include_usage": 1})", "include_usage"},
+           {R"("stream": true, "stream_options": {"include_use": true})", "include_use"},
            {R"("suffix": "b")", "suffix"},
            {R"("presence_penalty": 0.5)", "presence_penalty"},
            {R"("frequency_penalty": -0.5)", "frequency_penalty"},
@@ -282,6 +287,108 @@ TEST(Completions, TextStopsBeforeTheStopString) {
   EXPECT_EQ(stopped["token_ids"].size(), at + 1);
   EXPECT_EQ(stopped["text"].get<std::string>().find(stop), std::string::npos);
   EXPECT_TRUE(all["text"].get<std::string>().starts_with(stopped["text"].get<std::string>()));
+}
+
+/// The events of a request whose results come in these pieces, without "data: ".
+std::vector<std::string> events_of(const std::string& body, const std::vector<Generation>& pieces,
+                                   const Tokenizer* tokenizer = &byte_tokenizer) {
+  const CompletionRequest request = parse_completion_request(body, context(tokenizer), 1);
+  const CompletionContext asked = context(tokenizer);
+  const Json frame = {{"id", "x"}};
+  std::vector<std::string> events;
+  const CompletionStream::Write write = [&](std::string_view event) {
+    EXPECT_TRUE(event.starts_with("data: ") && event.ends_with("\n\n"));
+    events.emplace_back(event.substr(6, event.size() - 8));
+  };
+  CompletionStream stream(request, asked, frame, write);
+  for (std::size_t i = 0; i < pieces.size(); ++i) stream.add(0, pieces[i], i + 1 == pieces.size());
+  stream.finish();
+  return events;
+}
+
+std::vector<Generation> piece_by_piece(const std::string& text, Finish finish) {
+  std::vector<Generation> pieces;
+  for (const char c : text) pieces.push_back({{}, {static_cast<unsigned char>(c)}, {}, finish});
+  return pieces;
+}
+
+std::vector<std::string> texts_of(const std::vector<std::string>& events) {
+  std::vector<std::string> texts;
+  for (const std::string& event : events)
+    if (event != "[DONE]") texts.push_back(Json::parse(event)["choices"][0]["text"]);
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(CompletionStream, EventsHaveWholeCharacters) {
+  const auto events =
+      events_of(R"({"prompt": "a", "stream": true})", piece_by_piece("hä€😀!", Finish::length));
+  EXPECT_EQ(texts_of(events), (Texts{"h", "ä", "€", "😀", "!"}));
+  EXPECT_EQ(events.back(), "[DONE]");
+  const Json first = Json::parse(events[0]);
+  EXPECT_EQ(first,
+            (Json{{"id", "x"},
+                  {"choices",
+                   {{{"index", 0}, {"text", "h"}, {"logprobs", nullptr}, {"finish_reason", nullptr}}}}}));
+  EXPECT_EQ(Json::parse(events[4])["choices"][0]["finish_reason"], "length");
+}
+
+TEST(CompletionStream, WhatIsNoTextIsReplacedAsInTheWhole) {
+  for (const std::string text :
+       {"\xE2\x82", "\xE2\x82!", "\xC3\xC3\xA4", "\x80\x80\x80\x80\x80", "\xF0\x9F\x98",
+        "a\xFF\xFE"
+        "b",
+        "\xE0\x80\x80\xF8\x88\x80\x80\x80", "\xED\xA0\x80"}) {
+    const CompletionRequest request = parse(R"({"prompt": "a"})");
+    Generation whole;
+    for (const char c : text) whole.tokens.push_back(static_cast<unsigned char>(c));
+    const std::string expected =
+        Json::parse(completion_response(request, context(), {whole})
+                        .dump(-1, ' ', false, Json::error_handler_t::replace))["choices"][0]["text"];
+    std::string joined;
+    for (const std::string& part :
+         texts_of(events_of(R"({"prompt": "a", "stream": true})", piece_by_piece(text, Finish::length))))
+      joined += part;
+    EXPECT_EQ(joined, expected) << ::testing::PrintToString(text);
+  }
+}
+
+TEST(CompletionStream, WaitsWhereAStopStringMayBegin) {
+  const std::string body = R"({"prompt": "a", "stream": true, "stop": ["xyz", "yq"]})";
+  EXPECT_EQ(texts_of(events_of(body, piece_by_piece("axxyxyz", Finish::stop))), (Texts{"a", "x", "xy", ""}));
+  EXPECT_EQ(texts_of(events_of(body, piece_by_piece("xyq", Finish::stop))), (Texts{"x"}));
+  EXPECT_EQ(texts_of(events_of(body, piece_by_piece("axy", Finish::length))), (Texts{"a", "xy"}));
+  EXPECT_EQ(sendable("xy", 1, {"xyz"}), 2U) << "the prompt begins no stop string";
+  EXPECT_EQ(sendable("xy", 0, {"xyz"}), 0U);
+}
+
+TEST(CompletionStream, EchoScoresAndUsage) {
+  std::vector<Generation> pieces(2);
+  pieces[0] = {{{'c', -0.5, {}}}, {'d'}, {{'d', -1.5, {}}}, Finish::length};
+  pieces[1] = {{}, {'e', 0}, {{'e', -2.5, {}}, {0, -3.5, {}}}, Finish::stop};
+  const auto events = events_of(R"({"prompt": "bc", "stream": true, "echo": true, "logprobs": 0,
+      "return_token_ids": true, "stream_options": {"include_usage": true}})",
+                                pieces);
+  ASSERT_EQ(events.size(), 4U);
+  const Json first = Json::parse(events[0]), second = Json::parse(events[1]), usage = Json::parse(events[2]);
+  EXPECT_EQ(first["choices"][0]["text"], "bcd");
+  EXPECT_EQ(first["choices"][0]["logprobs"]["token_logprobs"], (Json{nullptr, -0.5, -1.5}));
+  EXPECT_TRUE(first["usage"].is_null() && first.contains("usage"));
+  EXPECT_EQ(second["choices"][0]["text"], "e") << "the end has no text";
+  EXPECT_EQ(second["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(second["choices"][0]["token_ids"], (Json{'e', 0}));
+  EXPECT_EQ(second["choices"][0]["logprobs"]["token_logprobs"], (Json{-2.5, -3.5}));
+  EXPECT_EQ(second["choices"][0]["logprobs"]["text_offset"], (Json{3, 4}));
+  EXPECT_EQ(usage["choices"], Json::array());
+  EXPECT_EQ(usage["usage"], (Json{{"prompt_tokens", 2}, {"completion_tokens", 3}, {"total_tokens", 5}}));
+}
+
+TEST(CompletionStream, NamesTokensWhereThereIsNoText) {
+  const auto events = events_of(R"({"prompt": [1], "stream": true, "return_token_ids": true})",
+                                piece_by_piece("ab", Finish::length), nullptr);
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(Json::parse(events[0])["choices"][0]["token_ids"], Json{'a'});
 }
 
 TEST(Completions, ServesModelsWithoutTokenizer) {

@@ -12,7 +12,7 @@
 #include "serve/small_model.h"
 #include "tetrad/backend/cpu/bf16_kernel.h"
 #include "tetrad/eval/score.h"
-#include "tetrad/serve/http_request.h"
+#include "tetrad/http/request.h"
 
 namespace tetrad::testing {
 namespace {
@@ -223,12 +223,168 @@ TEST(Engine, DropsWhatIsAbandonedAndGoesOn) {
 TEST(Engine, FailureIsTheRequestsAlone) {
   SmallModel model("bf16");
   Engine engine(model.decoder, model.pass(), {});
-  EXPECT_EQ(status_of([&] { engine.run({generating({1, 256}, 2, {})}, never); }), 500) << "no such token";
+  EXPECT_THROW(engine.run({generating({1, 256}, 2, {})}, never), Error) << "no such token";
   GenerationTask task = generating({1}, 2, {});
   task.is_enough = [](std::span<const std::int32_t>) -> bool {
     throw std::runtime_error("thrown on purpose");
   };
   EXPECT_EQ(status_of([&] { engine.run({task}, never); }), 500);
+  EXPECT_EQ(engine.run({generating({1}, 2, {})}, never)[0].tokens.size(), 2U);
+}
+
+/// Clients whose requests the engine meets all at once: it is held in a pass until all of them wait.
+class AtOnce {
+ public:
+  explicit AtOnce(Engine& engine) : engine_(engine) {
+    clients_.emplace_back([this] {
+      GenerationTask task = generating({1}, 1, {});
+      task.is_enough = [this](std::span<const std::int32_t>) {
+        is_held_ = true;
+        while (waiting_ < wanted_) std::this_thread::yield();
+        return true;
+      };
+      engine_.run({task}, never);
+    });
+    while (!is_held_) std::this_thread::yield();
+  }
+  AtOnce(const AtOnce&) = delete;
+  AtOnce& operator=(const AtOnce&) = delete;
+  ~AtOnce() { wait(); }
+
+  /// Returns when the request waits, because a client is only asked whether it is still there when it does.
+  void add(std::vector<GenerationTask> tasks, int& status) {
+    const int before = waiting_;
+    clients_.emplace_back([this, &status, tasks = std::move(tasks)] {
+      status = status_of([&] {
+        engine_.run(tasks, [this, told = false]() mutable {
+          if (!std::exchange(told, true)) ++waiting_;
+          return false;
+        });
+      });
+    });
+    while (waiting_ == before) std::this_thread::yield();
+  }
+  void wait() {
+    wanted_ = 0;
+    for (std::thread& client : clients_) client.join();
+    clients_.clear();
+  }
+
+ private:
+  Engine& engine_;
+  std::atomic<bool> is_held_ = false;
+  std::atomic<int> waiting_ = 0;
+  std::atomic<int> wanted_ = 1000;
+  std::vector<std::thread> clients_;
+};
+
+TEST(Engine, RequestsTakeTurns) {
+  SmallModel model("bf16");
+  Engine engine(model.decoder, model.pass(), {.batch = 1});
+  std::string order;
+  const auto task = [&](char name) {
+    GenerationTask result = generating({1}, 1, {});
+    result.is_enough = [&, name](std::span<const std::int32_t>) {
+      order += name;
+      return false;
+    };
+    return result;
+  };
+  int first = 0, second = 0;
+  AtOnce clients(engine);
+  clients.add({task('a'), task('b'), task('c')}, first);
+  clients.add({task('1'), task('2')}, second);
+  clients.wait();
+  EXPECT_EQ(order, "a1b2c");
+  EXPECT_EQ(first, 200);
+  EXPECT_EQ(second, 200);
+}
+
+TEST(Engine, ALongRequestHoldsUpNobody) {
+  SmallModel model("bf16");
+  Engine engine(model.decoder, model.pass(), {.batch = 4});
+  std::atomic<bool> is_enough = false;
+  std::atomic<int> ended = 0;
+  GenerationTask endless = generating({1, 2}, 100'000, {});
+  endless.is_enough = [&](std::span<const std::int32_t> tokens) {
+    const bool ends = is_enough || tokens.size() == 100'000;
+    if (ends) ++ended;
+    return ends;
+  };
+  GenerationTask quick = generating({3}, 3, {});
+  quick.is_enough = [&](std::span<const std::int32_t> tokens) {
+    if (tokens.size() == 3) {
+      EXPECT_EQ(ended, 0);
+      is_enough = true;
+    }
+    return false;
+  };
+  int long_status = 0, quick_status = 0;
+  AtOnce clients(engine);
+  clients.add(std::vector<GenerationTask>(12, endless), long_status);
+  clients.add({quick}, quick_status);
+  clients.wait();
+  EXPECT_EQ(long_status, 200);
+  EXPECT_EQ(quick_status, 200);
+  EXPECT_EQ(ended, 12);
+}
+
+TEST(Engine, WhatFailsFailsAlone) {
+  SmallModel model("bf16", true);
+  for (const auto& parameter : model.decoder.parameters())  // token 7 makes numbers that are none
+    if (parameter->name == "embedding.weight")
+      parameter->value.f32()[7 * 32] = std::numeric_limits<float>::quiet_NaN();
+  model.decoder.weights_changed();
+  Engine engine(model.decoder, model.pass(), {.batch = 4});
+  GenerationTask throws = generating({1}, 2, {});
+  throws.is_enough = [](std::span<const std::int32_t>) -> bool { throw std::runtime_error("on purpose"); };
+  int not_finite = 0, thrown = 0, good = 0;
+  {
+    AtOnce clients(engine);
+    clients.add({scoring({1, 7, 2})}, not_finite);
+    clients.add({throws}, thrown);
+    clients.add({scoring({1, 2, 3})}, good);
+  }
+  EXPECT_EQ(not_finite, 500);
+  EXPECT_EQ(thrown, 500);
+  EXPECT_EQ(good, 200);
+  EXPECT_TRUE(engine.is_well());
+}
+
+TEST(Engine, TellsWhatComesWhileItComes) {
+  SmallModel model("bf16");
+  Engine engine(model.decoder, model.pass(), {.batch = 2});
+  std::vector<GenerationTask> tasks;
+  for (const std::int32_t token : {1, 2, 3}) {
+    tasks.push_back(scoring({token, 9}));
+    tasks.back().max_tokens = 20;
+  }
+  std::vector<Generation> told(3);
+  std::vector<int> ends(3);
+  const auto results = engine.run(tasks, never, [&](std::size_t task, const Generation& news, bool is_done) {
+    EXPECT_EQ(ends[task], 0) << "nothing comes after the end";
+    ends[task] += is_done ? 1 : 0;
+    EXPECT_TRUE(!news.tokens.empty() || is_done);
+    EXPECT_EQ(news.scores.size(), news.tokens.size());
+    EXPECT_EQ(news.prompt_scores.empty(), !told[task].tokens.empty()) << "with the first, and only then";
+    told[task].prompt_scores.insert(told[task].prompt_scores.end(), news.prompt_scores.begin(),
+                                    news.prompt_scores.end());
+    told[task].tokens.insert(told[task].tokens.end(), news.tokens.begin(), news.tokens.end());
+  });
+  EXPECT_EQ(ends, std::vector<int>({1, 1, 1}));
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(told[i].tokens, results[i].tokens);
+    EXPECT_EQ(told[i].prompt_scores.size(), 1U);
+  }
+}
+
+TEST(Engine, WorkThatNobodyTakesIsDropped) {
+  SmallModel model("bf16");
+  Engine engine(model.decoder, model.pass(), {.batch = 1});
+  const auto refuse = [](std::size_t, const Generation&, bool) {
+    throw HttpError(418, "the client went away");
+  };
+  EXPECT_EQ(status_of([&] { engine.run({generating({1}, 100'000, {})}, never, refuse); }), 418);
   EXPECT_EQ(engine.run({generating({1}, 2, {})}, never)[0].tokens.size(), 2U);
 }
 

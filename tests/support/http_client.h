@@ -56,13 +56,22 @@ class HttpClient {
     return true;
   }
 
-  /// The next response; nothing if the connection ends or ten seconds pass before it is complete.
+  /// No more is sent, but the answer is still waited for.
+  void shut_down_sending() const { ::shutdown(socket_, SHUT_WR); }
+
+  /// The next response; nothing if the connection ends or ten seconds pass before it is complete. A body in
+  /// chunks is put together.
   std::optional<HttpAnswer> receive() {
     HttpAnswer answer;
     while (true) {
       const std::size_t end = received_.find("\r\n\r\n");
       if (end != std::string::npos) {
         answer.head = received_.substr(0, end + 2);
+        if (answer.head.find("Transfer-Encoding: chunked\r\n") != std::string::npos) {
+          answer.status = std::stoi(answer.head.substr(9, 3));
+          received_.erase(0, end + 4);
+          return receive_chunks(answer);
+        }
         constexpr std::string_view kLength = "Content-Length: ";
         const std::size_t at = answer.head.find(kLength);
         const std::size_t length =
@@ -78,6 +87,23 @@ class HttpClient {
     }
   }
 
+  /// What has come and was not taken for a response.
+  const std::string& received() const { return received_; }
+  /// Waits for more, at most ten seconds; false if nothing comes.
+  bool receive_some() {
+    pollfd entry{socket_, POLLIN, 0};
+    if (::poll(&entry, 1, 10'000) <= 0) return false;
+    char bytes[65536];
+    const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
+    ended_ = count <= 0;
+    if (count > 0) received_.append(bytes, static_cast<std::size_t>(count));
+    return count > 0;
+  }
+  bool has_something() const {
+    pollfd entry{socket_, POLLIN, 0};
+    return ::poll(&entry, 1, 0) > 0;
+  }
+
   /// Whether the server closes the connection within ten seconds.
   bool is_closed_by_server() {
     while (receive_some()) continue;
@@ -90,23 +116,31 @@ class HttpClient {
     if (!answer) throw std::runtime_error("no answer");
     return *answer;
   }
-  HttpAnswer get(const std::string& path) { return ask("GET " + path + " HTTP/1.1\r\nHost: test\r\n\r\n"); }
+  HttpAnswer get(const std::string& path) {
+    return ask("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  }
   HttpAnswer post(const std::string& path, const std::string& body) { return ask(post_request(path, body)); }
 
   static std::string post_request(const std::string& path, const std::string& body) {
-    return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: " +
+    return "POST " + path +
+           " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
            std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 
  private:
-  bool receive_some() {
-    pollfd entry{socket_, POLLIN, 0};
-    if (::poll(&entry, 1, 10'000) <= 0) return false;
-    char bytes[65536];
-    const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
-    ended_ = count <= 0;
-    if (count > 0) received_.append(bytes, static_cast<std::size_t>(count));
-    return count > 0;
+  std::optional<HttpAnswer> receive_chunks(HttpAnswer answer) {
+    while (true) {
+      const std::size_t end = received_.find("\r\n");
+      const std::size_t size = end == std::string::npos ? 0 : std::stoul(received_, nullptr, 16);
+      if (end == std::string::npos || received_.size() < end + 2 + size + 2) {
+        if (!receive_some()) return std::nullopt;
+        continue;
+      }
+      if (received_.substr(end + 2 + size, 2) != "\r\n") throw std::runtime_error("a chunk does not end");
+      answer.body += received_.substr(end + 2, size);
+      received_.erase(0, end + 2 + size + 2);
+      if (size == 0) return answer;
+    }
   }
 
   int socket_;

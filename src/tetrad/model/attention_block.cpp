@@ -66,6 +66,10 @@ class AttentionBlock final : public Block {
     return state;
   }
 
+  std::int64_t state_bytes(std::int64_t capacity) const override {
+    return 2 * capacity * kv_width() * bits_of(storage_) / 8;
+  }
+
   std::vector<Linear*> linears() override { return {&qkv_, &out_}; }
   std::size_t saved_bytes() const override {
     return projected_.bytes() + attended_.bytes() + log_sum_exp_.bytes() + qkv_.saved_bytes() +

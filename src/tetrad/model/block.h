@@ -50,6 +50,7 @@ class Block {
   virtual void extend(Pass& pass, const MatrixView& x, const MutableMatrixView& y,
                       std::span<const SequencePart> parts) = 0;
   virtual std::unique_ptr<BlockState> make_state(std::int64_t capacity) const = 0;
+  virtual std::int64_t state_bytes(std::int64_t capacity) const = 0;
 
   virtual std::vector<Linear*> linears() = 0;
   /// Bytes kept between forward and backward.

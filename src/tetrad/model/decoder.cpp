@@ -160,6 +160,12 @@ Session Decoder::start(std::int64_t capacity) const {
   return session;
 }
 
+std::int64_t Decoder::session_bytes(std::int64_t capacity) const {
+  std::int64_t total = 0;
+  for (const auto& block : blocks_) total += block->state_bytes(capacity);
+  return total;
+}
+
 std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                                    bool last_only) {
   std::vector<float> result;
@@ -174,6 +180,7 @@ void Decoder::extend(Pass& pass, std::span<const NewTokens> sequences, const Log
   std::vector<std::int32_t> tokens;
   std::vector<SequencePart> parts;
   std::int64_t wanted = 0;
+  TETRAD_CHECK(!sequences.empty(), "there are no sequences to read");
   for (const NewTokens& sequence : sequences) {
     TETRAD_CHECK(!sequence.tokens.empty(), "there are no tokens to read");
     tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.end());

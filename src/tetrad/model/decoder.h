@@ -69,6 +69,8 @@ class Decoder {
 
   /// A new sequence of at most `capacity` tokens.
   Session start(std::int64_t capacity) const;
+  /// Bytes of a session with room for so many tokens.
+  std::int64_t session_bytes(std::int64_t capacity) const;
   /// Reads further tokens; logits [tokens, vocab] of what follows each, or, if `last_only`, [1, vocab].
   std::vector<float> extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                             bool last_only);

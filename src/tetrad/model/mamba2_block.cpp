@@ -78,6 +78,10 @@ class Mamba2Block final : public Block {
     state->ssm = zeros(shape_.heads, shape_.head_dim * shape_.state);
     return state;
   }
+  std::int64_t state_bytes(std::int64_t /*capacity*/) const override {
+    return ((kernel_ - 1) * shape_.conv_channels() + shape_.inner() * shape_.state) *
+           static_cast<std::int64_t>(sizeof(float));
+  }
 
   std::vector<Linear*> linears() override { return {&in_, &out_}; }
   std::size_t saved_bytes() const override {

@@ -34,6 +34,7 @@ class MlpBlock final : public Block {
   std::unique_ptr<BlockState> make_state(std::int64_t /*capacity*/) const override {
     return std::make_unique<BlockState>();
   }
+  std::int64_t state_bytes(std::int64_t /*capacity*/) const override { return 0; }
   std::vector<Linear*> linears() override { return {&up_, &down_}; }
   std::size_t saved_bytes() const override { return wide_.bytes() + up_.saved_bytes() + down_.saved_bytes(); }
 

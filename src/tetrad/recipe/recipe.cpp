@@ -201,14 +201,18 @@ bool Recipe::stays_high(const LayerId& layer, std::string_view recipe) const {
                      [&](const std::string& pattern) { return matches(pattern, layer.name); });
 }
 
-LinearPrecision Recipe::at(const LayerId& layer, double progress) const {
-  std::string_view forward = config_.recipe;
-  std::string_view backward = config_.recipe;
+Recipe::Names Recipe::names_at(double progress) const {
+  Names names{config_.recipe, config_.recipe};
   for (const PrecisionSwitch& change : config_.schedule) {
     if (progress < change.at) break;
-    if (change.forward) forward = *change.forward;
-    if (change.backward) backward = *change.backward;
+    if (change.forward) names.forward = *change.forward;
+    if (change.backward) names.backward = *change.backward;
   }
+  return names;
+}
+
+LinearPrecision Recipe::at(const LayerId& layer, double progress) const {
+  const auto [forward, backward] = names_at(progress);
   LinearPrecision result;
   const auto take = [&](std::string_view recipe, std::initializer_list<Operand> operands) {
     if (stays_high(layer, recipe)) return;

@@ -52,6 +52,12 @@ class Recipe {
   /// `progress` is the fraction of the token budget that has been trained on.
   LinearPrecision at(const LayerId& layer, double progress) const;
 
+  struct Names {
+    std::string_view forward, backward;
+  };
+  /// Of the recipes of the forward and the backward pass at that point.
+  Names names_at(double progress) const;
+
   /// Whether the layer stays in the storage type whatever the schedule says.
   bool stays_high(const LayerId& layer, std::string_view recipe) const;
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "tetrad/io/safetensors_header.h"
 #include "tetrad/io/strict_json.h"
-#include "tetrad/serve/http_request.h"
+#include "tetrad/serve/api_error.h"
+#include "tetrad/serve/logprobs.h"
 
 namespace tetrad {
 namespace {
@@ -24,7 +24,7 @@ constexpr std::size_t kMaxStopBytes = 1024;
 constexpr JsonLimits kRequestJson = {.bytes = std::size_t{1} << 30, .depth = 4};  // the server limits bodies
 
 [[noreturn]] void wrong(const std::string& parameter, const std::string& message) {
-  throw HttpError(400, message, parameter);
+  throw ApiError(400, message, parameter);
 }
 
 /// Reads members one by one and knows at the end which nobody asked for. null is as good as absent.
@@ -139,25 +139,33 @@ void parse_sampling(Members& members, SamplingOptions& sampling, std::uint64_t s
       wanted == nullptr ? seed : static_cast<std::uint64_t>(members.integer("seed", 0, INT64_MIN, INT64_MAX));
 }
 
+void parse_stream(Members& members, CompletionRequest& request) {
+  request.stream = members.boolean("stream");
+  const Json* options = members.find("stream_options");
+  if (options == nullptr) return;
+  if (!request.stream) wrong("stream_options", "stream_options: only with stream");
+  if (!options->is_object()) wrong("stream_options", "stream_options must be an object");
+  Members inner(*options);
+  request.include_usage = inner.boolean("include_usage");
+  inner.refuse_others();
+}
+
 void check_lengths(const CompletionRequest& request, const CompletionContext& context) {
-  std::int64_t total = 0;
-  for (const auto& prompt : request.prompts) {
-    total += static_cast<std::int64_t>(prompt.size()) + request.max_tokens;
+  for (const auto& prompt : request.prompts)
     if (static_cast<std::int64_t>(prompt.size()) > context.max_length - request.max_tokens)
       wrong("prompt",
             fmt::format("a prompt of {} tokens and max_tokens {} are together more than the {} tokens that "
                         "this server allows (tetrad serve --max-length)",
                         prompt.size(), request.max_tokens, context.max_length));
-  }
   const std::int64_t sequences = static_cast<std::int64_t>(request.prompts.size()) * request.n;
   if (sequences > context.max_sequences)
     wrong("n", fmt::format("{} prompts with n {} are more than the {} sequences of one request",
                            request.prompts.size(), request.n, context.max_sequences));
-  // What is kept of a token until the response is sent may take some hundred bytes.
-  if (total * request.n > context.max_tokens)
+  // What is kept of a token until the response is sent may take a kilobyte.
+  if (request.tokens() > context.max_tokens)
     wrong("prompt", fmt::format("prompts and continuations have {} tokens in all, more than the {} of one "
                                 "request: send fewer at a time",
-                                total * request.n, context.max_tokens));
+                                request.tokens(), context.max_tokens));
 }
 
 /// Looks for stop strings while a text grows.
@@ -186,46 +194,6 @@ std::uint64_t seed_of(std::uint64_t seed, std::int64_t continuation) {
   return seed + kStride * static_cast<std::uint64_t>(continuation);
 }
 
-/// Characters that begin in the bytes.
-std::size_t characters(std::string_view bytes) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(bytes, [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; }));
-}
-
-/// The four lists of OpenAI's logprobs object, a place at a time.
-class Logprobs {
- public:
-  explicit Logprobs(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
-
-  /// `score`: null for the first token of a text, which nothing predicts.
-  void add(std::int32_t token, const TokenScore* score) {
-    tokens_.push_back(token_name(tokenizer_, token));
-    offsets_.push_back(offset_);
-    if (tokenizer_ != nullptr) offset_ += characters(tokenizer_->decode(std::span(&token, 1)));
-    if (score == nullptr) {
-      values_.push_back(nullptr);
-      likeliest_.push_back(nullptr);
-      return;
-    }
-    values_.push_back(score->log_probability);
-    Json likeliest = Json::object();
-    for (const auto& [id, value] : score->likeliest) likeliest[token_name(tokenizer_, id)] = value;
-    likeliest[tokens_.back()] = score->log_probability;
-    likeliest_.push_back(std::move(likeliest));
-  }
-  Json json() && {
-    return {{"tokens", std::move(tokens_)},
-            {"token_logprobs", std::move(values_)},
-            {"top_logprobs", std::move(likeliest_)},
-            {"text_offset", std::move(offsets_)}};
-  }
-
- private:
-  const Tokenizer* tokenizer_;
-  std::size_t offset_ = 0;  //!< in characters
-  Json tokens_ = Json::array(), values_ = Json::array(), likeliest_ = Json::array(), offsets_ = Json::array();
-};
-
 Json logprobs_json(const CompletionRequest& request, const CompletionContext& context,
                    const std::vector<std::int32_t>& prompt, const Generation& generation) {
   Logprobs logprobs(context.tokenizer);
@@ -233,7 +201,7 @@ Json logprobs_json(const CompletionRequest& request, const CompletionContext& co
     logprobs.add(prompt[i], i == 0 ? nullptr : &generation.prompt_scores[i - 1]);
   for (std::size_t i = 0; i < generation.tokens.size(); ++i)
     logprobs.add(generation.tokens[i], &generation.scores[i]);
-  return std::move(logprobs).json();
+  return logprobs.take();
 }
 
 /// Without the end token and from the stop string on.
@@ -287,22 +255,20 @@ CompletionRequest parse_completion_request(std::string_view body, const Completi
     try {
       return parse_strict_json(body, "the body", kRequestJson);
     } catch (const Error& error) {
-      throw HttpError(400, error.what());
+      throw ApiError(400, error.what());
     }
   }();
   Members members(json);
   if (const Json* model = members.find("model"); model != nullptr && *model != context.model)
-    throw HttpError(404, fmt::format("the model here is {:?}", context.model), "model", "model_not_found");
-  if (members.boolean("stream"))
-    wrong("stream", "stream: answers come as a whole here; leave it out or set it to false");
+    throw ApiError(404, fmt::format("the model here is {:?}", context.model), "model", "model_not_found");
   members.refuse_unless("suffix", "", "text cannot be inserted here");
   members.refuse_unless("presence_penalty", 0, "penalties are not implemented");
   members.refuse_unless("frequency_penalty", 0, "penalties are not implemented");
   members.refuse_unless("logit_bias", Json::object(), "biases are not implemented");
-  members.find("user");            // says nothing about the text
-  members.find("stream_options");  // nor this, without a stream
+  members.find("user");  // says nothing about the text
 
   CompletionRequest request;
+  parse_stream(members, request);
   request.max_tokens = members.integer("max_tokens", request.max_tokens, 0, context.max_length);
   request.n = members.integer("n", 1, 1, kMaxN);
   if (members.integer("best_of", request.n, 1, kMaxN) != request.n)
@@ -317,6 +283,12 @@ CompletionRequest parse_completion_request(std::string_view body, const Completi
   request.prompts = parse_prompts(prompt, context);
   check_lengths(request, context);
   return request;
+}
+
+std::int64_t CompletionRequest::tokens() const {
+  std::int64_t total = 0;
+  for (const auto& prompt : prompts) total += static_cast<std::int64_t>(prompt.size()) + max_tokens;
+  return total * n;
 }
 
 std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const CompletionContext& context) {
@@ -341,9 +313,7 @@ std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const Com
 Json completion_response(const CompletionRequest& request, const CompletionContext& context,
                          const std::vector<Generation>& generations) {
   Json choices = Json::array();
-  std::size_t prompt_tokens = 0;
   std::size_t completion_tokens = 0;
-  for (const auto& prompt : request.prompts) prompt_tokens += prompt.size();
   for (std::size_t i = 0; i < generations.size(); ++i) {
     const auto& prompt = request.prompts[i / static_cast<std::size_t>(request.n)];
     const Generation& generation = generations[i];
@@ -364,10 +334,15 @@ Json completion_response(const CompletionRequest& request, const CompletionConte
   return {{"object", "text_completion"},
           {"model", context.model},
           {"choices", std::move(choices)},
-          {"usage",
-           {{"prompt_tokens", prompt_tokens},
-            {"completion_tokens", completion_tokens},
-            {"total_tokens", prompt_tokens + completion_tokens}}}};
+          {"usage", usage_json(request, completion_tokens)}};
+}
+
+Json usage_json(const CompletionRequest& request, std::size_t completion_tokens) {
+  std::size_t prompt_tokens = 0;
+  for (const auto& prompt : request.prompts) prompt_tokens += prompt.size();
+  return {{"prompt_tokens", prompt_tokens},
+          {"completion_tokens", completion_tokens},
+          {"total_tokens", prompt_tokens + completion_tokens}};
 }
 
 }  // namespace tetrad

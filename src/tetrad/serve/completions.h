@@ -21,7 +21,7 @@ struct CompletionContext {
   std::int64_t vocab = 0;                //!< ids are below it
   std::int64_t max_length = 0;           //!< tokens of prompt and continuation
   std::int64_t max_sequences = 2048;     //!< prompts times n of one request
-  std::int64_t max_tokens = 1 << 19;     //!< of all these together, prompts and continuations
+  std::int64_t max_tokens = 1 << 18;     //!< of all these together, prompts and continuations
   const Tokenizer* tokenizer = nullptr;  //!< null: ids alone are understood
 };
 
@@ -33,10 +33,14 @@ struct CompletionRequest {
   std::optional<std::int64_t> logprobs;  //!< how many of the likeliest tokens at each place
   bool echo = false;
   bool return_token_ids = false;
+  bool stream = false;
+  bool include_usage = false;  //!< in the stream
   std::vector<std::string> stop;
+
+  std::int64_t tokens() const;  //!< of prompts and continuations, at most
 };
 
-/// Throws HttpError (400; 404 for another model) that says which parameter is wrong. `seed` is for requests
+/// Throws ApiError (400; 404 for another model) that says which parameter is wrong. `seed` is for requests
 /// that name none.
 CompletionRequest parse_completion_request(std::string_view body, const CompletionContext& context,
                                            std::uint64_t seed);
@@ -46,6 +50,8 @@ std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const Com
 
 nlohmann::json completion_response(const CompletionRequest& request, const CompletionContext& context,
                                    const std::vector<Generation>& generations);
+
+nlohmann::json usage_json(const CompletionRequest& request, std::size_t completion_tokens);
 
 /// A token as a text that tells it from others: its own if that is UTF-8, "bytes:\xe2\x82" if it is
 /// a part of a character, "token_id:7" if nobody knows.

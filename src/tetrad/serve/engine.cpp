@@ -7,12 +7,13 @@
 
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/score.h"
-#include "tetrad/serve/http_request.h"
+#include "tetrad/http/request.h"
 
 namespace tetrad {
 namespace {
 
 constexpr const char* kStopping = "the server is stopping";
+constexpr const char* kNoMemory = "out of memory; start the server with a smaller --batch or --max-length";
 
 TokenScore score_of(std::int32_t token, std::span<const float> logits, std::int64_t likeliest) {
   const NextTokenLogProbabilities log_probabilities(logits);
@@ -53,67 +54,141 @@ void Engine::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::vector<Generation> Engine::run(std::vector<GenerationTask> tasks,
-                                    const std::function<bool()>& is_abandoned) {
-  constexpr std::chrono::milliseconds kTick{100};
-  Group group;
-  for (GenerationTask& task : tasks) {
-    TETRAD_CHECK(!task.prompt.empty(), "there are no tokens to read");
-    group.push_back(std::make_shared<Sequence>());
-    group.back()->task = std::move(task);
-  }
-  std::unique_lock lock(mutex_);
-  if (stopping_) throw HttpError(503, kStopping);
-  waiting_.insert(waiting_.end(), group.begin(), group.end());
-  work_.notify_all();
-  const auto all_done = [&] {
-    return std::ranges::all_of(group, [](const SequencePointer& sequence) { return sequence->is_done; });
+std::vector<Generation> Engine::run(std::vector<GenerationTask> tasks, const IsAbandoned& is_abandoned,
+                                    const OnProgress& on_progress) {
+  const JobPointer job = enqueue(std::move(tasks), static_cast<bool>(on_progress));
+  const auto let_go = [&] {
+    const std::lock_guard lock(mutex_);
+    job->is_abandoned = true;
+    job->waiting.clear();
+    return std::exchange(job->all, {});
   };
-  while (!done_.wait_for(lock, kTick, all_done)) {
-    if (!is_abandoned()) continue;
-    for (const SequencePointer& sequence : group) sequence->is_abandoned = true;
-    throw HttpError(499, "the client went away");
+  try {
+    wait(*job, is_abandoned, on_progress);
+  } catch (...) {
+    let_go();
+    throw;
   }
   std::vector<Generation> results;
-  for (const SequencePointer& sequence : group) {
-    if (!sequence->error.empty()) throw HttpError(sequence->error == kStopping ? 503 : 500, sequence->error);
-    results.push_back(std::move(sequence->result));
-  }
+  for (const SequencePointer& sequence : let_go()) results.push_back(std::move(sequence->result));
   return results;
+}
+
+Engine::JobPointer Engine::enqueue(std::vector<GenerationTask> tasks, bool wants_progress) {
+  auto job = std::make_shared<Job>();
+  job->wants_progress = wants_progress;
+  for (GenerationTask& task : tasks) {
+    TETRAD_CHECK(!task.prompt.empty(), "there are no tokens to read");
+    for (const std::int32_t token : task.prompt)
+      TETRAD_CHECK(token >= 0 && token < decoder_.config().vocab,
+                   "token id {} is not below the model's vocabulary, {}", token, decoder_.config().vocab);
+    job->all.push_back(std::make_shared<Sequence>());
+    job->all.back()->task = std::move(task);
+    job->all.back()->job = job;
+  }
+  job->waiting.assign(job->all.begin(), job->all.end());
+  const std::lock_guard lock(mutex_);
+  if (stopping_) throw HttpError(503, kStopping);
+  turns_.push_back(job);
+  work_.notify_all();
+  return job;
+}
+
+/// Until all sequences are done, and reported.
+void Engine::wait(Job& job, const IsAbandoned& is_abandoned, const OnProgress& on_progress) {
+  constexpr std::chrono::milliseconds kTick{100};
+  const auto has_news = [&] {
+    return std::ranges::any_of(job.all, [&](const SequencePointer& sequence) {
+      return (sequence->is_done && !sequence->was_reported) || !sequence->news.tokens.empty();
+    });
+  };
+  std::unique_lock lock(mutex_);
+  while (!std::ranges::all_of(job.all, &Sequence::was_reported)) {
+    if (done_.wait_for(lock, kTick, has_news)) {
+      report(lock, job, on_progress);
+      continue;
+    }
+    lock.unlock();
+    if (is_abandoned()) throw HttpError(499, "the client went away");
+    lock.lock();
+  }
+}
+
+void Engine::report(std::unique_lock<std::mutex>& lock, const Job& job, const OnProgress& on_progress) {
+  for (std::size_t i = 0; i < job.all.size(); ++i) {
+    Sequence& sequence = *job.all[i];
+    const bool is_new = sequence.is_done && !sequence.was_reported;
+    if (!is_new && sequence.news.tokens.empty()) continue;
+    if (is_new && sequence.failure) throw HttpError(sequence.failure->status, sequence.failure->message);
+    const Generation news = std::exchange(sequence.news, {});
+    sequence.was_reported = is_new;
+    if (!on_progress) continue;
+    lock.unlock();
+    on_progress(i, news, is_new);
+    lock.lock();
+  }
 }
 
 void Engine::work() {
   Group active;
-  while (true) {
-    {
-      std::unique_lock lock(mutex_);
-      work_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !active.empty(); });
-      if (stopping_) {
-        waiting_.insert(waiting_.end(), active.begin(), active.end());
-        for (const SequencePointer& sequence : waiting_) {
-          sequence->error = kStopping;
-          sequence->is_done = true;
-        }
-        waiting_.clear();
-        done_.notify_all();
-        return;
-      }
-      admit(active);
+  while (wait_for_work(active)) {
+    try {
+      for (const Group& group : passes(active)) step(group);
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(100));  // not even for a list: others may free some
     }
-    for (const Group& group : passes(active)) step(group);
     const std::lock_guard lock(mutex_);
     std::erase_if(active, [](const SequencePointer& sequence) { return sequence->is_done; });
   }
 }
 
-/// Takes up as many sequences as may be computed at a time, oldest first, and lets go of abandoned ones.
+/// Waits until there is some, and takes it up. False: the engine stops.
+bool Engine::wait_for_work(Group& active) {
+  std::unique_lock lock(mutex_);
+  work_.wait(lock, [&] { return stopping_ || !turns_.empty() || !active.empty(); });
+  if (!stopping_) {
+    admit(active);
+    return true;
+  }
+  for (const JobPointer& job : turns_) active.insert(active.end(), job->waiting.begin(), job->waiting.end());
+  turns_.clear();
+  for (const SequencePointer& sequence : active) {
+    sequence->failure = Failure{503, kStopping};
+    sequence->is_done = true;
+  }
+  done_.notify_all();
+  return false;
+}
+
+/// Lets go of abandoned sequences, and takes up as many as may be computed at a time: one of each job in
+/// turn, and not much more than a pass of prompts at once, because sequences that grow wait meanwhile.
 void Engine::admit(Group& active) {
-  const auto is_abandoned = [](const SequencePointer& sequence) { return sequence->is_abandoned; };
-  std::erase_if(active, is_abandoned);
-  std::erase_if(waiting_, is_abandoned);
-  while (!waiting_.empty() && static_cast<std::int64_t>(active.size()) < options_.batch) {
-    active.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+  std::erase_if(active, [](const SequencePointer& sequence) {
+    if (sequence->job->is_abandoned) --sequence->job->active;
+    return sequence->job->is_abandoned;
+  });
+  std::erase_if(turns_, [](const JobPointer& job) { return job->is_abandoned; });
+  // The last places are for others: a job of many long sequences holds up nobody who wants little.
+  const std::int64_t share =
+      options_.batch - (options_.batch < 4 ? 0 : std::max<std::int64_t>(options_.batch / 8, 1));
+  std::int64_t fresh = 0;
+  std::size_t passed_over = 0;
+  while (passed_over < turns_.size() && static_cast<std::int64_t>(active.size()) < options_.batch &&
+         fresh < options_.tokens) {
+    const JobPointer job = std::move(turns_.front());
+    turns_.pop_front();
+    if (job->active >= share) {
+      turns_.push_back(job);
+      ++passed_over;
+      continue;
+    }
+    passed_over = 0;
+    fresh += static_cast<std::int64_t>(job->waiting.front()->task.prompt.size());
+    active.push_back(std::move(job->waiting.front()));
+    job->waiting.pop_front();
+    ++job->active;
+    if (!job->waiting.empty()) turns_.push_back(job);
   }
 }
 
@@ -135,22 +210,69 @@ std::vector<Engine::Group> Engine::passes(const Group& active) const {
 }
 
 void Engine::step(const Group& group) {
-  std::string error;
+  std::optional<Failure> failure;
   try {
     compute(group);
-    for (const SequencePointer& sequence : group) sequence->ends = ends(*sequence);
+    is_well_ = true;
   } catch (const std::bad_alloc&) {
-    error = "out of memory; start the server with a smaller --batch or --max-length";
+    failure = Failure{503, kNoMemory};
   } catch (const std::exception& exception) {
-    error = exception.what();
+    failure = Failure{500, exception.what()};
+    is_well_ = false;
   }
+  for (const SequencePointer& sequence : group) {
+    if (failure) sequence->failure = failure;
+    try {
+      sequence->ends = sequence->failure || ends(*sequence);
+    } catch (const std::exception& exception) {
+      sequence->failure = Failure{500, exception.what()};
+      sequence->ends = true;
+    }
+  }
+  finish(group);
+}
+
+/// Hands on what the pass has brought.
+void Engine::finish(const Group& group) {
+  std::vector<Session> ended;  // freed without the lock
+  for (const SequencePointer& sequence : group)
+    if (sequence->ends) ended.push_back(std::move(sequence->session));
+  bool has_news = false;
   const std::lock_guard lock(mutex_);
   for (const SequencePointer& sequence : group) {
-    sequence->error = error;
-    sequence->is_done = sequence->ends || !error.empty();
-    if (sequence->is_done) sequence->session = {};  // its memory is needed
+    if (sequence->job->wants_progress) publish(*sequence);
+    has_news |= sequence->ends || sequence->job->wants_progress;
+    sequence->is_done = sequence->ends;
+    if (sequence->ends) --sequence->job->active;
   }
-  done_.notify_all();
+  if (has_news) done_.notify_all();
+}
+
+void Engine::publish(Sequence& sequence) {
+  const Generation& result = sequence.result;
+  Generation& news = sequence.news;
+  if (sequence.published == 0) news.prompt_scores = result.prompt_scores;
+  const auto from = static_cast<std::ptrdiff_t>(sequence.published);
+  news.tokens.insert(news.tokens.end(), result.tokens.begin() + from, result.tokens.end());
+  if (!result.scores.empty())
+    news.scores.insert(news.scores.end(), result.scores.begin() + from, result.scores.end());
+  news.finish = result.finish;
+  sequence.published = result.tokens.size();
+}
+
+/// Makes room for a sequence; what fails is its own fault and not that of those beside it.
+bool Engine::begin(Sequence& sequence) const {
+  const GenerationTask& task = sequence.task;
+  try {
+    sequence.session = decoder_.start(static_cast<std::int64_t>(task.prompt.size()) + task.max_tokens);
+    if (task.score_prompt) sequence.result.prompt_scores.resize(task.prompt.size() - 1);
+    return true;
+  } catch (const std::bad_alloc&) {
+    sequence.failure = Failure{503, kNoMemory};
+  } catch (const std::exception& exception) {
+    sequence.failure = Failure{503, exception.what()};
+  }
+  return false;
 }
 
 void Engine::compute(const Group& group) {
@@ -162,13 +284,9 @@ void Engine::compute(const Group& group) {
   std::vector<NewTokens> reads;
   for (const SequencePointer& sequence : group) {
     const GenerationTask& task = sequence->task;
-    const auto length = static_cast<std::int64_t>(task.prompt.size());
     const bool begins = sequence->result.tokens.empty();
     if (begins && task.max_tokens == 0 && !task.score_prompt) continue;
-    if (begins) {
-      sequence->session = decoder_.start(length + task.max_tokens);
-      if (task.score_prompt) sequence->result.prompt_scores.resize(task.prompt.size() - 1);
-    }
+    if (begins && !begin(*sequence)) continue;
     const std::span<const std::int32_t> tokens =
         begins ? std::span(task.prompt) : std::span<const std::int32_t>(&sequence->next, 1);
     const bool last_only = !begins || !task.score_prompt;
@@ -179,10 +297,16 @@ void Engine::compute(const Group& group) {
   }
   if (reads.empty()) return;
   const auto vocab = static_cast<std::size_t>(decoder_.config().vocab);
+  std::mutex failures;
   decoder_.extend(pass_, reads, [&](std::int64_t first, std::span<const float> logits) {
     parallel_for(static_cast<std::int64_t>(logits.size() / vocab), [&](std::int64_t i) {
       const Row& row = wanted[static_cast<std::size_t>(first + i)];
-      take(*row.sequence, row.token, logits.subspan(static_cast<std::size_t>(i) * vocab, vocab));
+      try {
+        take(*row.sequence, row.token, logits.subspan(static_cast<std::size_t>(i) * vocab, vocab));
+      } catch (const std::exception& exception) {
+        const std::lock_guard lock(failures);
+        row.sequence->failure = Failure{500, exception.what()};
+      }
     });
   });
 }
@@ -199,8 +323,8 @@ void Engine::take(Sequence& sequence, std::int64_t token, std::span<const float>
   }
   if (task.max_tokens == 0) return;
   sequence.next = sample(logits, task.sampling, next);
-  result.tokens.push_back(sequence.next);
   if (task.score_generated) result.scores.push_back(score_of(sequence.next, logits, task.likeliest));
+  result.tokens.push_back(sequence.next);
 }
 
 /// Whether nothing is to be done for the sequence after this pass.

@@ -4,7 +4,11 @@
 //
 // Where a quantizer's scale spans all tokens of a pass (NVFP4 activations), sequences would change each
 // other's results: they are computed one by one, so that an answer depends on its request alone.
+//
+// Requests take turns: a place that becomes free goes to the next request, not to the next sequence of the
+// same one, and no request holds all places.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -68,47 +72,85 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   ~Engine();
 
-  /// Waits for all of them. `is_abandoned` is asked now and then; then the work is dropped. Throws HttpError:
-  /// 499 if abandoned, 503 if the engine stops, 500 if the computation fails. May be called by many threads.
-  std::vector<Generation> run(std::vector<GenerationTask> tasks, const std::function<bool()>& is_abandoned);
+  using IsAbandoned = std::function<bool()>;
+  /// What has come of a task since the last call; `finish` counts where it is done.
+  using OnProgress = std::function<void(std::size_t task, const Generation& news, bool is_done)>;
+
+  /// Waits for all of them. `is_abandoned` is asked now and then; then the work is dropped, and also if
+  /// `on_progress` throws; both are called by the thread that waits. Throws HttpError: 499 if abandoned, 503
+  /// if the engine stops or there is no memory, 500 if the computation fails. May be called by many threads.
+  std::vector<Generation> run(std::vector<GenerationTask> tasks, const IsAbandoned& is_abandoned,
+                              const OnProgress& on_progress = {});
 
   /// Whether sequences share passes.
   bool reads_together() const { return together_; }
+  /// Whether the last pass could be computed. A device that is broken stays so.
+  bool is_well() const { return is_well_; }
 
   /// Ends the work under way and refuses more.
   void stop();
 
  private:
+  struct Sequence;
+  using SequencePointer = std::shared_ptr<Sequence>;
+  using Group = std::vector<SequencePointer>;
+
+  /// The tasks of one call of run(). All of it is guarded by the mutex. It lets go of its sequences, which
+  /// hold it, when run() ends.
+  struct Job {
+    Group all;                            //!< of the thread that waits
+    std::deque<SequencePointer> waiting;  //!< for a place
+    std::int64_t active = 0;
+    bool is_abandoned = false;
+    bool wants_progress = false;
+  };
+  using JobPointer = std::shared_ptr<Job>;
+
+  struct Failure {
+    int status = 500;
+    std::string message;
+  };
+
   struct Sequence {
     GenerationTask task;
     Generation result;
     Session session;
-    std::string error;      //!< why there is no result
-    std::int32_t next = 0;  //!< the newest token, which the session has not read
-    bool ends = false;      //!< with this pass
-    bool is_done = false;   //!< guarded by the mutex, like the next
-    bool is_abandoned = false;
+    std::optional<Failure> failure;  //!< why there is no result
+    std::int32_t next = 0;           //!< the newest token, which the session has not read
+    bool ends = false;               //!< with this pass
+    JobPointer job;
+    // Guarded by the mutex:
+    Generation news;            //!< since the last progress, where that is wanted
+    std::size_t published = 0;  //!< tokens that were news
+    bool is_done = false;
+    bool was_reported = false;  //!< that it is done
   };
-  using SequencePointer = std::shared_ptr<Sequence>;
-  using Group = std::vector<SequencePointer>;
 
+  JobPointer enqueue(std::vector<GenerationTask> tasks, bool wants_progress);
+  void wait(Job& job, const IsAbandoned& is_abandoned, const OnProgress& on_progress);
+  static void report(std::unique_lock<std::mutex>& lock, const Job& job, const OnProgress& on_progress);
   void work();
+  bool wait_for_work(Group& active);
   void admit(Group& active);
   void step(const Group& group);
   void compute(const Group& group);
+  bool begin(Sequence& sequence) const;
   void take(Sequence& sequence, std::int64_t token, std::span<const float> logits) const;
   static bool ends(Sequence& sequence);
+  static void publish(Sequence& sequence);
+  void finish(const Group& group);
   std::vector<Group> passes(const Group& active) const;
 
   Decoder& decoder_;
   Pass pass_;
   EngineOptions options_;
   bool together_ = false;
+  std::atomic<bool> is_well_ = true;
 
   std::mutex mutex_;
   std::condition_variable work_;  //!< there is something to do
-  std::condition_variable done_;  //!< some sequence is done
-  std::deque<SequencePointer> waiting_;
+  std::condition_variable done_;  //!< there is something to report
+  std::deque<JobPointer> turns_;  //!< jobs with sequences that wait, in the order of their turns
   bool stopping_ = false;
   std::thread thread_;  //!< last: it uses all of the above
 };

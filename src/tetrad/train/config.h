@@ -74,6 +74,7 @@ struct RunConfig {
   std::string backend = "auto";  //!< auto | cpu | cuda
   std::int64_t threads = 0;      //!< 0 = all cores
   std::string out;               //!< the run's folder
+  std::string metrics_address;   //!< where GET /metrics is answered; empty: nowhere
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 

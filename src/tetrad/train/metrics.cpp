@@ -2,10 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tetrad/train/metrics_page.h"
+
 namespace tetrad {
 
-Metrics::Metrics(const std::filesystem::path& folder, std::int64_t last_step)
-    : log_(folder / "metrics.jsonl", last_step), events_(folder, last_step + 1) {}
+Metrics::Metrics(const std::filesystem::path& folder, std::int64_t last_step, MetricsPage* page)
+    : log_(folder / "metrics.jsonl", last_step), events_(folder, last_step + 1), page_(page) {}
 
 void Metrics::append(const nlohmann::json& line) { log_.append(line.dump()); }
 
@@ -22,6 +24,7 @@ void Metrics::add(const StepMetrics& m) {
   events_.scalar("train/grad_norm", m.step, m.grad_norm);
   events_.scalar("train/lr", m.step, m.lr);
   events_.scalar("train/tokens_per_s", m.step, m.tokens_per_s);
+  if (page_ != nullptr) page_->add(m);
 }
 
 void Metrics::add(const EvalMetrics& m) {
@@ -31,15 +34,18 @@ void Metrics::add(const EvalMetrics& m) {
   if (m.excess_nats) line["excess_nats"] = *m.excess_nats;
   append(line);
   events_.scalar("eval/" + m.source + "/loss", m.step, m.loss);
+  if (page_ != nullptr) page_->add(m);
 }
 
 void Metrics::add(const HealthEvent& e) {
   append({{"kind", "event"}, {"step", e.step}, {"what", e.what}, {"where", e.where}, {"action", e.action}});
+  if (page_ != nullptr) page_->add(e);
 }
 
 void Metrics::add_checkpoint(std::int64_t step, const std::string& path, double seconds,
                              std::uint64_t bytes) {
   append({{"kind", "checkpoint"}, {"step", step}, {"path", path}, {"seconds", seconds}, {"bytes", bytes}});
+  if (page_ != nullptr) page_->add_checkpoint(step, seconds, bytes);
 }
 
 void Metrics::add(std::int64_t step, const std::vector<OperandStats>& stats) {

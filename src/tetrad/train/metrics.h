@@ -26,6 +26,9 @@ struct StepMetrics {
   std::int64_t memory_bytes = 0;
   std::optional<double> joules;  //!< of this step, where the hardware says
   bool skipped = false;
+  // Of what comes next, and not in the files:
+  std::int64_t phase = 0;         //!< of the data
+  std::string forward, backward;  //!< recipes
 };
 
 struct EvalMetrics {
@@ -44,10 +47,13 @@ struct HealthEvent {
   std::string action;
 };
 
+class MetricsPage;
+
 class Metrics {
  public:
-  /// `last_step`: what comes after it in the files is from a run that was killed.
-  Metrics(const std::filesystem::path& folder, std::int64_t last_step);
+  /// `last_step`: what comes after it in the files is from a run that was killed. What is written to the
+  /// files is also shown on `page`, unless that is null.
+  Metrics(const std::filesystem::path& folder, std::int64_t last_step, MetricsPage* page);
 
   void add(const StepMetrics& metrics);
   void add(const EvalMetrics& metrics);
@@ -64,6 +70,7 @@ class Metrics {
 
   MetricsLog log_;
   TensorBoardWriter events_;
+  MetricsPage* page_;
 };
 
 }  // namespace tetrad

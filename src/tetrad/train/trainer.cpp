@@ -77,7 +77,7 @@ void Trainer::start() {
     decoder_.initialize(config_.train.seed);
   else
     take_weights(config_.train.from);
-  metrics_ = std::make_unique<Metrics>(folder_, -1);
+  metrics_ = std::make_unique<Metrics>(folder_, -1, page_);
   save(true);
 }
 
@@ -113,7 +113,7 @@ void Trainer::resume() {
     return;
   }
   load(*checkpoint);
-  metrics_ = std::make_unique<Metrics>(folder_, state_.step);
+  metrics_ = std::make_unique<Metrics>(folder_, state_.step, page_);
   log_.say("resumed from {} (step {} of {})", checkpoint->path.string(), state_.step, steps_);
 }
 
@@ -293,6 +293,10 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
     energy_ = energy;
   }
   metrics.skipped = outcome.fault.has_value();
+  metrics.phase = dataset_.mixture().phase();
+  const Recipe::Names recipes = recipe_.names_at(make_pass(0).progress);
+  metrics.forward = recipes.forward;
+  metrics.backward = recipes.backward;
   metrics_->add(metrics);
   if (!outcome.stats.empty()) metrics_->add(state_.step, outcome.stats);
 

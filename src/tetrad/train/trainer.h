@@ -43,6 +43,9 @@ class Trainer {
   Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
           const std::filesystem::path& folder, Backend& backend, RunLog& log);
 
+  /// Shows the run's figures there from now on; before start() or resume().
+  void show_on(MetricsPage& page) { page_ = &page; }
+
   /// Random weights, or those of train.from, and a checkpoint of them, so that there is always something to
   /// resume from.
   void start();
@@ -99,6 +102,7 @@ class Trainer {
   std::int64_t rollbacks_ = 0;         //!< to the newest checkpoint
   std::int64_t rollback_samples_ = 0;  //!< that those rollbacks leave out
   std::unique_ptr<Metrics> metrics_;
+  MetricsPage* page_ = nullptr;
   std::vector<EvalMetrics> evaluations_;
   std::optional<double> energy_;  //!< the meter after the last step
   double smoothed_seconds_ = 0;   //!< per step, for the remaining time

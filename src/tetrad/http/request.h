@@ -16,21 +16,16 @@ namespace tetrad {
 /// What a client is answered instead of a result.
 class HttpError : public Error {
  public:
-  HttpError(int status, const std::string& message, std::string parameter = {}, std::string code = {})
-      : Error(message), status_(status), parameter_(std::move(parameter)), code_(std::move(code)) {}
+  HttpError(int status, const std::string& message) : Error(message), status_(status) {}
 
   int status() const { return status_; }
-  const std::string& parameter() const { return parameter_; }  //!< of the request that is wrong; empty: none
-  const std::string& code() const { return code_; }            //!< for programs; empty: none
 
  private:
   int status_;
-  std::string parameter_;
-  std::string code_;
 };
 
 struct HttpLimits {
-  std::size_t head = std::size_t{16} << 10;  //!< bytes of request line, headers and trailers
+  std::size_t head = std::size_t{16} << 10;  //!< bytes of request line, headers, chunk extensions, trailers
   std::size_t headers = 100;
   std::size_t body = std::size_t{4} << 20;  //!< bytes
 };
@@ -40,6 +35,7 @@ struct HttpRequest {
   std::string path;                                          //!< begins with '/'; without the query
   std::vector<std::pair<std::string, std::string>> headers;  //!< names in lower case
   std::string body;
+  bool http_1_1 = true;           //!< else 1.0
   bool keep_alive = true;         //!< the client would send another request
   bool expects_continue = false;  //!< it waits for leave to send the body
 
@@ -79,6 +75,7 @@ class RequestParser {
   void read_request_line(std::string_view line);
   std::pair<std::string, std::string> read_field(std::string_view line);
   void read_chunk_size(std::string_view line);
+  void count(std::size_t bytes);
   void finish_head();
   void read_connection();
   void expect_data(std::uint64_t size, State state);
@@ -91,7 +88,6 @@ class RequestParser {
   std::size_t head_bytes_ = 0;   //!< counted against the limit
   std::size_t fields_ = 0;       //!< headers and trailers
   std::uint64_t remaining_ = 0;  //!< bytes of the body, or of this chunk, to come
-  bool http_1_1_ = true;
 };
 
 }  // namespace tetrad

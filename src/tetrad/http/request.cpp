@@ -1,4 +1,4 @@
-#include "tetrad/serve/http_request.h"
+#include "tetrad/http/request.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,6 +7,7 @@ namespace tetrad {
 namespace {
 
 constexpr std::size_t kLongestChunkLine = 256;  //!< a size and perhaps extensions, which nobody uses
+constexpr std::size_t kFreeChunkLine = 20;      //!< what lines of sizes may have without being counted
 
 [[noreturn]] void malformed(const std::string& what) { throw HttpError(400, "malformed request: " + what); }
 
@@ -26,6 +27,10 @@ bool is_visible(char c) { return c > ' ' && c < '\x7F'; }
 
 bool is_field_character(char c) {
   return is_visible(c) || c == ' ' || c == '\t' || static_cast<unsigned char>(c) >= 0x80;
+}
+
+bool is_host_character(char c) {
+  return is_letter_or_digit(c) || std::string_view("-._~:[]").find(c) != std::string_view::npos;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -71,16 +76,22 @@ std::size_t RequestParser::take_line(std::string_view bytes) {
   const std::size_t size = end == std::string_view::npos ? bytes.size() : end + 1;
   const bool of_chunks = state_ == State::chunk_size || state_ == State::chunk_end;
   if (of_chunks && line_.size() + size > kLongestChunkLine) malformed("the line before a chunk is too long");
-  if (!of_chunks && size > limits_.head - head_bytes_)
-    throw HttpError(431, fmt::format("the request's head has more than {} bytes", limits_.head));
-  if (!of_chunks) head_bytes_ += size;
+  if (!of_chunks) count(size);
   line_.append(bytes.substr(0, size));
   if (end == std::string_view::npos) return size;
   if (!line_.ends_with("\r\n")) malformed("a line does not end with CR LF");
+  // Small chunks with long extensions would make a client's bytes many times the body.
+  if (of_chunks && line_.size() > kFreeChunkLine) count(line_.size() - kFreeChunkLine);
   const std::string line = line_.substr(0, line_.size() - 2);
   line_.clear();
   read_line(line);
   return size;
+}
+
+void RequestParser::count(std::size_t bytes) {
+  if (bytes > limits_.head - head_bytes_)
+    throw HttpError(431, fmt::format("the request's head has more than {} bytes", limits_.head));
+  head_bytes_ += bytes;
 }
 
 std::size_t RequestParser::take_data(std::string_view bytes) {
@@ -130,16 +141,18 @@ void RequestParser::read_request_line(std::string_view line) {
   const std::string_view target = line.substr(first + 1, last - first - 1);
   const std::string_view version = line.substr(last + 1);
   if (!is_token(method)) malformed("the method is no word");
-  if (!target.starts_with('/') || !std::ranges::all_of(target, is_visible))
+  // Also no absolute URL, which would name a second host beside that of the header.
+  if (!target.starts_with('/') || !std::ranges::all_of(target, is_visible) ||
+      target.find('#') < target.size())
     malformed("the target is no path that begins with /");
   if (version != "HTTP/1.1" && version != "HTTP/1.0") {
     if (!version.starts_with("HTTP/") || !std::ranges::all_of(version, is_visible))
       malformed("the first line does not end with HTTP/1.1");
     throw HttpError(505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
   }
-  http_1_1_ = version == "HTTP/1.1";
+  request_.http_1_1 = version == "HTTP/1.1";
   request_.method = method;
-  request_.path = target.substr(0, target.find_first_of("?#"));
+  request_.path = target.substr(0, target.find('?'));
   state_ = State::headers;
 }
 
@@ -156,9 +169,12 @@ std::pair<std::string, std::string> RequestParser::read_field(std::string_view l
 }
 
 void RequestParser::read_chunk_size(std::string_view line) {
-  const std::string_view digits = trimmed(line.substr(0, line.find(';')));
-  const std::optional<std::uint64_t> size = parse_number(digits, 16);
-  if (!size || !std::ranges::all_of(line, is_field_character)) malformed("the size of a chunk is no number");
+  const std::size_t end = std::min(line.find_first_of("; \t"), line.size());
+  const std::optional<std::uint64_t> size = parse_number(line.substr(0, end), 16);
+  const std::string_view rest = line.substr(end);
+  if (!size || (!rest.empty() && !trimmed(rest).starts_with(';')) ||
+      !std::ranges::all_of(line, is_field_character))
+    malformed("the size of a chunk is no number");
   if (*size == 0)
     state_ = State::trailers;
   else
@@ -182,17 +198,18 @@ std::optional<std::string_view> RequestParser::only(std::string_view name) const
 
 void RequestParser::finish_head() {
   const auto host = only("host");
-  if (http_1_1_ && !host) malformed("there is no Host header");
+  if (request_.http_1_1 && !host) malformed("there is no Host header");
+  if (host && !std::ranges::all_of(*host, is_host_character)) malformed("the Host header is no name");
   read_connection();
   if (const auto expectation = only("expect")) {
     if (lower_case(*expectation) != "100-continue")
       throw HttpError(417, "only 'Expect: 100-continue' is understood");
-    request_.expects_continue = http_1_1_;
+    request_.expects_continue = request_.http_1_1;
   }
   const auto length = only("content-length");
   const auto encoding = only("transfer-encoding");
   if (encoding) {
-    if (length || !http_1_1_) malformed("Transfer-Encoding beside Content-Length or in HTTP/1.0");
+    if (length || !request_.http_1_1) malformed("Transfer-Encoding beside Content-Length or in HTTP/1.0");
     if (lower_case(*encoding) != "chunked")
       throw HttpError(501, "no other Transfer-Encoding than chunked is understood");
     state_ = State::chunk_size;
@@ -209,7 +226,7 @@ void RequestParser::finish_head() {
 }
 
 void RequestParser::read_connection() {
-  request_.keep_alive = http_1_1_;
+  request_.keep_alive = request_.http_1_1;
   for (const auto& [name, value] : request_.headers) {
     if (name != "connection") continue;
     std::string_view rest = value;

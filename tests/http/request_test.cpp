@@ -1,6 +1,6 @@
 // The request parser: what it reads, what it refuses, and that pieces make no difference.
 
-#include "tetrad/serve/http_request.h"
+#include "tetrad/http/request.h"
 
 #include <gtest/gtest.h>
 
@@ -117,11 +117,13 @@ TEST(RequestParser, RefusesMalformedRequests) {
       "GET\r\n", "GET /\r\n", "GET / HTTP\r\n", "GET  HTTP/1.1\r\n", " GET / HTTP/1.1\r\n",
       "G(T / HTTP/1.1\r\n", "GET x HTTP/1.1\r\n", "GET http://a/ HTTP/1.1\r\n", "GET /a b HTTP/1.1\r\n",
       "GET /\x01 HTTP/1.1\r\n", "GET /\xC3\xA4 HTTP/1.1\r\n", "GET / HTTP/1.1 \r\n", "GET / HTTP/1.1\n",
-      "GET / \rHTTP/1.1\r\n", "\x16\x03\x01\x02\n", "GET / HTTP/1.1\r\r\n",
+      "GET / \rHTTP/1.1\r\n", "GET /a#b HTTP/1.1\r\n", "\x16\x03\x01\x02\n", "GET / HTTP/1.1\r\r\n",
       // headers
       get("no colon\r\n"), get(": no name\r\n"), get("Space : a\r\n"), get(" Folded: a\r\n"),
       get("A: \x01\r\n"), get("A: a\rb\r\n"), get("A: \x7F\r\n"), get("A: a\n"),
       get(std::string("A: \0\r\n", 6)), get("H\xC3: a\r\n"), get("Host: b\r\n"), "GET / HTTP/1.1\r\n\r\n",
+      "GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+      "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n",
       // how long the body is
       get("Content-Length: -1\r\n"), get("Content-Length: +1\r\n"), get("Content-Length: 0x1\r\n"),
       get("Content-Length: 1 1\r\n"), get("Content-Length: \r\n"), get("Content-Length: 1, 1\r\n"),
@@ -131,9 +133,9 @@ TEST(RequestParser, RefusesMalformedRequests) {
       "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
       // chunks
       chunked("x\r\n"), chunked("\r\n"), chunked("-1\r\n"), chunked("0x1\r\n"), chunked("1 1\r\n"),
-      chunked("1\n"), chunked("1\r\nab\r\n"), chunked("1\r\na0\r\n"), chunked("10000000000000000\r\n"),
-      chunked("1;\x01\r\n"), chunked(std::string(400, '0')), chunked("1;" + std::string(400, 'x')),
-      chunked("0\r\nbad trailer\r\n")};
+      chunked("1 \r\n"), chunked(" 1\r\n"), chunked("+1\r\n"), chunked("1\n"), chunked("1\r\nab\r\n"),
+      chunked("1\r\na0\r\n"), chunked("10000000000000000\r\n"), chunked("1;\x01\r\n"),
+      chunked(std::string(400, '0')), chunked("1;" + std::string(400, 'x')), chunked("0\r\nbad trailer\r\n")};
   for (const std::string& bytes : cases) EXPECT_EQ(refusal(bytes), 400) << ::testing::PrintToString(bytes);
 }
 
@@ -163,6 +165,9 @@ TEST(RequestParser, KeepsToItsLimits) {
   for (int i = 0; i < 200; ++i) empty_lines += "\r\n";
   EXPECT_EQ(refusal(empty_lines), 431);
   EXPECT_EQ(refusal(chunked("0\r\nT: " + std::string(300, 'x'))), 431) << "trailers count too";
+  const std::string extended = "1;" + std::string(100, 'x') + "\r\na\r\n";
+  EXPECT_EQ(refusal(chunked(extended)), 0);
+  EXPECT_EQ(refusal(chunked(extended + extended + extended)), 431) << "and extensions of chunks";
 }
 
 }  // namespace

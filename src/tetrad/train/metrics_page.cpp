@@ -1,0 +1,136 @@
+#include "tetrad/train/metrics_page.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tetrad {
+namespace {
+
+using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
+
+/// Backslash, line feed and, in the value of a label, the quote.
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\n')
+      result += "\\n";
+    else if (c == '\\' || c == '"')
+      result += {'\\', c};
+    else
+      result += c;
+  }
+  return result;
+}
+
+std::string shown(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  return fmt::format("{}", value);
+}
+
+std::string shown(std::int64_t value) { return fmt::format("{}", value); }
+
+/// A family of samples after the other. Help texts are ours and need no escape.
+class Exposition {
+ public:
+  void family(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = fmt::format("tetrad_train_{}", name);
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name_, help, name_, type);
+  }
+  template <typename Value>
+  void sample(Value value, const Labels& labels = {}) {
+    text_ += name_;
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      text_ += fmt::format("{}{}=\"{}\"", i == 0 ? '{' : ',', labels[i].first, escaped(labels[i].second));
+    text_ += fmt::format("{} {}\n", labels.empty() ? "" : "}", shown(value));
+  }
+  template <typename Value>
+  void gauge(std::string_view name, std::string_view help, Value value) {
+    family(name, "gauge", help);
+    sample(value);
+  }
+  template <typename Value>
+  void counter(std::string_view name, std::string_view help, Value value) {
+    family(name, "counter", help);
+    sample(value);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+  std::string name_;
+};
+
+void add_step(Exposition& out, const StepMetrics& m) {
+  out.gauge("step", "Steps made.", m.step);
+  out.gauge("loss", "Cross-entropy of the last step in nats per token.", m.loss);
+  out.gauge("grad_norm", "Global norm of the last step's gradient, before clipping.", m.grad_norm);
+  out.gauge("learning_rate", "Learning rate of the last step.", m.lr);
+  out.gauge("tokens_per_second", "Speed of the last step.", m.tokens_per_s);
+  out.gauge("tflops", "Floating-point operations of the model in the last step, 10^12 per second.", m.tflops);
+  out.gauge("step_seconds", "Time of the last step.", m.seconds);
+  out.gauge("memory_bytes", "Most memory so far: of the device, or of the process.", m.memory_bytes);
+}
+
+}  // namespace
+
+void MetricsPage::add(const StepMetrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  // A run that went back makes the same steps again, and trains on as many tokens again.
+  const std::int64_t tokens_per_step = metrics.tokens / metrics.step;
+  tokens_ = last_ ? tokens_ + tokens_per_step : metrics.tokens;
+  skipped_ += metrics.skipped ? 1 : 0;
+  joules_ += metrics.joules.value_or(0);
+  last_ = metrics;
+}
+
+void MetricsPage::add(const EvalMetrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  evaluations_.insert_or_assign(metrics.source, metrics);
+}
+
+void MetricsPage::add(const HealthEvent& event) {
+  const std::lock_guard lock(mutex_);
+  ++events_[event.action];
+}
+
+void MetricsPage::add_checkpoint(std::int64_t step, double seconds, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  checkpoint_ = Checkpoint{step, seconds, bytes};
+}
+
+std::string MetricsPage::text() const {
+  const std::lock_guard lock(mutex_);
+  Exposition out;
+  out.family("info", "gauge", "What is trained, and the phase of the data and the precisions it is in.");
+  Labels labels = {
+      {"model", run_.model}, {"recipe", run_.recipe}, {"backend", run_.backend}, {"build", run_.build}};
+  const std::string phase = last_ ? shown(last_->phase) : "";
+  if (last_)
+    labels.insert(labels.end(),
+                  {{"phase", phase}, {"forward", last_->forward}, {"backward", last_->backward}});
+  out.sample(std::int64_t{1}, labels);
+  out.gauge("planned_steps", "Steps that the run is to have.", run_.steps);
+  if (last_) {
+    add_step(out, *last_);
+    out.counter("tokens_total", "Tokens trained on, with those before the run was resumed.", tokens_);
+    if (last_->joules) out.counter("joules_total", "Energy of the steps since the program began.", joules_);
+  }
+  out.counter("steps_skipped_total", "Steps that were not applied, since the program began.", skipped_);
+  if (!events_.empty()) out.family("health_events_total", "counter", "Faults, by what was done about them.");
+  for (const auto& [action, count] : events_) out.sample(count, {{"action", action}});
+  if (!evaluations_.empty()) out.family("eval_loss", "gauge", "Held-out cross-entropy in nats per token.");
+  for (const auto& [source, m] : evaluations_) out.sample(m.loss, {{"source", source}});
+  if (checkpoint_) {
+    out.gauge("checkpoint_step", "Step of the newest checkpoint.", checkpoint_->step);
+    out.gauge("checkpoint_bytes", "Its size.", static_cast<std::int64_t>(checkpoint_->bytes));
+    out.gauge("checkpoint_seconds", "Time it took to write.", checkpoint_->seconds);
+  }
+  return out.take();
+}
+
+}  // namespace tetrad
