@@ -8,11 +8,11 @@
 #include "backend_choice.h"
 #include "command.h"
 #include "dry_run.h"
-#include "run_folder.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
 
@@ -166,7 +166,7 @@ ExitCode run(const TrainOptions& options) {
   const StopSignals signals;
   Dataset dataset = open_dataset(config);  // what is wrong with the data is found before a folder is made
   const RunFolder held =
-      resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, config);
+      resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, to_yaml(config));
   const std::filesystem::path& folder = held.path();
   RunLog log(folder / "log.txt");
   warn_about_memory(config, backend, log);
