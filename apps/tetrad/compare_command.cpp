@@ -14,7 +14,8 @@
 #include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
-#include "tetrad/eval/loaded_model.h"
+#include "tetrad/eval/checks.h"
+#include "tetrad/eval/choices.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
@@ -34,6 +35,7 @@ struct CompareOptions {
   double margin = 0;
   std::vector<double> lr_factors;
   double price = 0;
+  std::vector<std::string> choices;
   bool light = false;
   bool no_probes = false;
   bool dry_run = false;
@@ -121,8 +123,8 @@ void measure_peak(Backend& backend, ReportContext& context) {
 }
 
 /// False: stopped by a signal.
-bool run_probes(const Comparison& comparison, const fs::path& folder, const ProbeContext& context,
-                std::vector<ArmProbes>& probes) {
+bool run_probes(const Comparison& comparison, const fs::path& folder, const ChecksConfig& checks,
+                const ProbeContext& context, std::vector<ArmProbes>& probes) {
   const std::size_t arms = comparison.plan.arms.size();
   std::vector<Config> configs;
   for (std::size_t i = 0; i < arms; ++i) configs.push_back(comparison.trials[i].config);
@@ -134,6 +136,12 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const Prob
     fmt::print(stderr, "{}: a bad step and an interruption\n", comparison.plan.arms[i].name);
     probes[i].recovery = test_recovery(configs[i], folder / "probes" / comparison.plan.arms[i].name, context);
     if (!probes[i].recovery) return false;
+    fmt::print(stderr, "{}: checks\n", comparison.plan.arms[i].name);
+    LoadedModel model(folder / comparison.trials[i].folder, {}, context.backend);
+    std::vector<std::pair<std::string, std::string>> heldout;
+    for (const auto& [name, source] : configs[i].data.sources)
+      if (!source.heldout.empty()) heldout.emplace_back(name, source.heldout);
+    probes[i].checks = run_checks(model, heldout, checks);
   }
   fs::remove(folder / "probes");
   return true;
@@ -182,6 +190,8 @@ ExitCode run(const CompareOptions& options) {
   write_file_atomically(folder / kCommonFile, definition.common);
   write_file_atomically(folder / kPlanFile, to_yaml(definition.plan));
 
+  for (const std::string& file : options.choices)
+    read_questions(file);  // what is wrong is found before hours pass
   const StopSignals signals;
   ReportContext context = make_context(options, backend);
   std::vector<ArmProbes> probes(definition.plan.arms.size());
@@ -190,7 +200,8 @@ ExitCode run(const CompareOptions& options) {
   const RunnerOptions runner{kBuildId, !options.light, [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, backend, signals);
   if (finished && !options.no_probes)
-    finished = run_probes(comparison, folder, {kBuildId, backend, signals}, probes);
+    finished =
+        run_probes(comparison, folder, {.choices = options.choices}, {kBuildId, backend, signals}, probes);
   const std::vector<ArmOutcome> arms = report();
   if (!finished) {
     fmt::print(stderr, "stopped; go on with: tetrad compare --resume {}\n", folder.string());
@@ -239,7 +250,7 @@ void add_compare(CLI::App& app, Action& action) {
       "--light", options->light,
       "Keep no checkpoint but the last of each arm's first run (default: the last of every run)");
   command->add_flag("--no-probes", options->no_probes,
-                    "Leave out what follows the runs: gradients beside the reference's, recovery");
+                    "Leave out what follows the runs: gradients beside the reference's, recovery, checks");
   command->add_flag("--dry-run", options->dry_run, "Only list the runs and what differs between the arms");
   command->add_flag("--json", options->json, "The report as one JSON object on stdout");
   set_examples(*command,

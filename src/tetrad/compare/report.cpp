@@ -132,6 +132,19 @@ Json recovery_json(const std::optional<Recovery>& recovery) {
           {"resume_ok", recovery->resume_ok}};
 }
 
+Json checks_json(const std::vector<CheckResult>& checks, const std::vector<CheckResult>& reference) {
+  Json lines = Json::array();
+  for (const CheckResult& check : checks) {
+    const auto other = std::ranges::find(reference, check.name, &CheckResult::name);
+    lines.push_back({{"name", check.name},
+                     {"value", number(check.value)},
+                     {"unit", check.unit},
+                     {"count", check.count},
+                     {"reference", other == reference.end() ? Json() : number(other->value)}});
+  }
+  return lines;
+}
+
 Json cost_json(const ArmOutcome& arm, const ArmOutcome& reference, const ReportContext& context) {
   constexpr double kSecondsPerHour = 3600;
   Json price;
@@ -152,7 +165,7 @@ Json cost_json(const ArmOutcome& arm, const ArmOutcome& reference, const ReportC
 }
 
 Json arm_json(const ArmOutcome& arm, const ArmOutcome& reference, const NamedOverrides& definition,
-              const ArmProbes& probes, const ReportContext& context) {
+              const ArmProbes& probes, const ArmProbes& reference_probes, const ReportContext& context) {
   Json trials = Json::array();
   for (const TrialOutcome& trial : arm.trials) trials.push_back(trial_json(trial));
   return {{"name", arm.name},
@@ -164,7 +177,7 @@ Json arm_json(const ArmOutcome& arm, const ArmOutcome& reference, const NamedOve
           {"spikes", {{"count", arm.spikes}, {"per_million_tokens", arm.spikes_per_million_tokens}}},
           {"skipped_steps", arm.skipped_steps},
           {"heldout", sources_json(arm)},
-          {"checks", Json::array()},
+          {"checks", checks_json(probes.checks, reference_probes.checks)},
           {"gradient", gradient_json(probes.gradients)},
           {"quantizer", quantizer_json(arm)},
           {"cost", cost_json(arm, reference, context)},
@@ -212,7 +225,7 @@ Json make_report(const Comparison& comparison, const std::vector<ArmOutcome>& ar
   std::string names;
   bool complete = true;
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    arm_list.push_back(arm_json(arms[i], arms[0], comparison.plan.arms[i], probes[i], context));
+    arm_list.push_back(arm_json(arms[i], arms[0], comparison.plan.arms[i], probes[i], probes[0], context));
     names += (i == 0 ? "" : ", ") + arms[i].name;
     complete &= std::ranges::all_of(arms[i].trials, &TrialOutcome::has_ended);
   }

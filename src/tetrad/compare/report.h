@@ -8,6 +8,7 @@
 
 #include "tetrad/compare/outcome.h"
 #include "tetrad/compare/probes.h"
+#include "tetrad/eval/check.h"
 
 namespace tetrad {
 
@@ -27,6 +28,7 @@ struct ReportContext {
 struct ArmProbes {
   std::vector<GradientDistance> gradients;  //!< as compare_gradients gives them
   std::optional<Recovery> recovery;
+  std::vector<CheckResult> checks;  //!< of the arm's first run
 };
 
 /// docs/report.md describes it. `probes` by arm.
