@@ -167,7 +167,7 @@ class LineChart {
 
   available() { return Math.max(260, Math.round(this.plot.parentElement.clientWidth)); }
 
-  /** spec: {series, x, y, caption, strip?, dots?, empty}. A series is what average() gives, with index and name, and perhaps
+  /** spec: {series, x, y, caption, strip?, zero?, dots?, empty}. A series is what average() gives, with index and name, and perhaps
    *  endings [[x, y]] and events [x]. x: {low, high, log, label, format, ticks?(width)}, y: {low, high, format,
    *  tick(value, decimals), ticks?}. */
   show(spec) {
@@ -207,10 +207,10 @@ class LineChart {
 
   drawAxes(right, bottom) {
     const {x, y} = this.spec;
-    const ticks = y.ticks ?? niceTicks(y.low, y.high, this.height < 300 ? 4 : 6);
+    const ticks = y.ticks ?? niceTicks(y.low, y.high, 6);
     for (const value of ticks.values) {
       const at = this.y.at(value);
-      const zero = value === 0 && y.low < 0;
+      const zero = value === 0 && this.spec.zero;
       this.plot.append(svg('line', {class: zero ? 'zero' : 'grid', x1: MARGIN.left, x2: right, y1: at, y2: at}),
                        svg('text', {x: MARGIN.left - 8, y: at + 4, 'text-anchor': 'end'}, y.tick(value, ticks.decimals)));
     }
@@ -233,7 +233,7 @@ class LineChart {
     const top = this.y.at(strip.high);
     this.plot.append(svg('rect', {class: 'strip', x: MARGIN.left, width: right - MARGIN.left, y: top,
                                   height: this.y.at(strip.low) - top}),
-                     svg('text', {x: right - 6, y: top + 14, 'text-anchor': 'end'}, strip.label));
+                     svg('text', {x: MARGIN.left + 8, y: this.y.at(strip.low) - 7}, strip.label));
   }
   drawEmpty() {
     this.plot.append(svg('text', {class: 'empty', x: this.width / 2, y: this.height / 2, 'text-anchor': 'middle'},
@@ -409,7 +409,7 @@ class HeatMap {
   drawLabels() {
     const below = HeatMap.ROW * this.operands.length;
     const blockOf = (layer) => layer.slice(0, Math.max(0, layer.lastIndexOf('.')));
-    const all = this.cell >= 15;
+    const all = this.cell >= 26;
     let free = 0;
     const elements = [];
     this.layers.forEach((layer, column) => {

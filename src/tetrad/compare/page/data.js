@@ -44,6 +44,7 @@ const write = {
   seconds: whenNumber(secondsText),
   digits: whenNumber(threeDigits),
   ratio: whenNumber((value) => `${value.toFixed(value < 10 ? 2 : 1)}×`),
+  margin: whenNumber((value) => `${threeDigits(value)} %`),
   percent: whenNumber((value) => `${value.toFixed(Math.abs(value) < 100 ? 2 : 0)} %`),
   share: whenNumber((value) => `${threeDigits(100 * value)} %`),
   probability: whenNumber((value) => (value < 0.001 ? '< 0.001' : value.toFixed(3))),

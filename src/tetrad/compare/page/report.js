@@ -5,13 +5,15 @@ const MANY_EVENTS = 100;                               // of an arm: beyond it, 
 
 // ---- Head
 
+/** A long pattern of layers tells its period at the beginning. */
+const patternText = (pattern) => (pattern?.length > 16 ? `${pattern.slice(0, 12)}… (${pattern.length} layers)` : pattern);
 function factsOf(report) {
   const {model = {}, training = {}, hardware = {}} = report;
   const device = [hardware?.backend, hardware?.threads ? plural(hardware.threads, 'thread') : null].filter(Boolean).join(', ');
   const shape = [isNumber(training?.batch) && isNumber(training?.sequence) ? `${training.batch} × ${training.sequence} per step` : null,
                  isNumber(training?.steps) ? `${write.whole(training.steps)} steps` : null].filter(Boolean).join(', ');
   return [
-    ['Model', model?.name, [model?.pattern, isNumber(model?.vocab) ? `vocabulary ${write.whole(model.vocab)}` : null]],
+    ['Model', model?.name, [patternText(model?.pattern), isNumber(model?.vocab) ? `vocabulary ${write.whole(model.vocab)}` : null]],
     ['Parameters', write.count(model?.parameters), []],
     ['Tokens per trial', write.count(training?.tokens), [shape]],
     ['Schedule', training?.schedule, [isNumber(training?.lr) ? `peak rate ${write.digits(training.lr)}` : null]],
@@ -44,10 +46,13 @@ function fillHead(report) {
 // ---- Ranges of the axes
 
 const quantile = (sorted, share) => sorted[Math.max(0, Math.min(sorted.length - 1, Math.round(share * (sorted.length - 1))))];
+/** The values of all curves from x = low on, sorted. Of very many, every few: a range of an axis needs no more. */
 function valuesFrom(curves, low) {
+  const total = curves.reduce((sum, {xs}) => sum + xs.length, 0);
+  const stride = Math.ceil(total / 20000);
   const values = [];
   for (const {xs, ys} of curves) {
-    for (let i = lowerBound(xs, low); i < xs.length; ++i) if (!Number.isNaN(ys[i])) values.push(ys[i]);
+    for (let i = xs.length - 1; i >= 0 && xs[i] >= low; i -= stride) if (!Number.isNaN(ys[i])) values.push(ys[i]);
   }
   return Float64Array.from(values).sort();
 }
@@ -221,9 +226,9 @@ class Curves {
     const range = gapRange((calm.length ? calm : series).flatMap((one) => one.trials), x, margin ?? 1, !choice.log && choice.from === 0);
     const pairs = series.some((one) => one.total > 1) ? ` · thick: mean of the pairs · band: ${this.bandText(series)}` : '';
     this.gap.show({
-      series, x, height: 270, dots: choice.source !== null, empty: 'No pair of trials to compare.',
+      series, x, zero: true, height: 270, dots: choice.source !== null, empty: 'No pair of trials to compare.',
       caption: `percent of loss, trials paired by seed${pairs}`,
-      strip: margin === null ? null : {low: -margin, high: margin, label: `margin ±${write.percent(margin)}`},
+      strip: margin === null ? null : {low: -margin, high: margin, label: `margin ±${write.margin(margin)}`},
       y: {...range, format: write.gap, tick: (value, decimals) => `${signed(write.fixed(decimals))(value)} %`}});
   }
   drawNorm(choice, x) {

@@ -42,7 +42,7 @@ const kindOf = (arm) => (Object.hasOwn(VERDICTS, arm.verdict?.kind) ? arm.verdic
 
 /** What the verdict means for a decision, without a statistic. */
 function meaningOf(arm, report) {
-  const margin = write.percent(report.margin_percent) ?? 'stated';
+  const margin = write.margin(report.margin_percent) ?? 'stated';
   const {reference} = report;
   const pairs = arm.verdict?.pairs ?? 0;
   switch (kindOf(arm)) {
@@ -68,8 +68,8 @@ function forestPlot(verdict, margin, reach) {
   };
   if (isNumber(margin)) {
     plot.append(html('span', {class: 'strip', style: `left:${percent(-margin)};right:calc(100% - ${percent(margin)})`}));
-    place('tick', -margin, write.gap(-margin));
-    place('tick', margin, write.gap(margin));
+    place('tick', -margin, `−${write.margin(margin)}`);
+    place('tick', margin, `+${write.margin(margin)}`);
   }
   place('zero', 0);
   place('tick', 0, '0');
@@ -129,7 +129,7 @@ function verdictCard(arm, index, report, reach) {
 function fillVerdicts(report) {
   const {body, note} = sectionOf('verdicts');
   const reach = forestReach(report);
-  const margin = write.percent(report.margin_percent);
+  const margin = write.margin(report.margin_percent);
   note(margin ? `The margin of ±${margin} was stated before the runs. Equivalent means that the whole interval of the gap lies ` +
        'inside it; “no significant difference” would not be enough.' : 'No margin was stated.');
   body.replaceChildren(...listOf(report.arms).map((arm, index) => verdictCard(arm, index, report, reach)));
