@@ -168,7 +168,7 @@ def telemetry(rng, layers, quality, steps):
                           "underflow": rounded(max(0, (0.09 if gradient else 0.03) + rng.gauss(0, 0.012)), 5),
                           "saturated": rounded(max(0, rng.gauss(0, 0.0008)), 6), "zero_scale_blocks": 0.0,
                           "amax": rounded(abs(rng.gauss(3, 1)) * (0.02 if gradient else 1), 4)})
-        cosines.append({"name": layer, "cosine": rounded(0.985 + 0.002 * quality - 0.02 * depth / len(layers) + rng.gauss(0, 0.002), 4),
+        cosines.append({"name": layer, "cosine": rounded(1 - 10 ** (-1.8 - 0.08 * quality + 0.4 * depth / len(layers) + rng.gauss(0, 0.05)), 4),
                         "norm_ratio": rounded(1 + rng.gauss(0.01, 0.01), 4)})
     mean = sum(one["cosine"] for one in cosines) / len(cosines)
     return ({"step": steps, "cells": cells}, {"cosine": rounded(mean, 4), "norm_ratio": 1.012, "layers": cosines})

@@ -7,13 +7,19 @@ const listOf = (value) => (Array.isArray(value) ? value : []);
 /** Names come from users: "__proto__" must be a key like any other. */
 const valueOf = (object, key) => (object && Object.hasOwn(object, key) ? object[key] : null);
 
+/** Sentences need names of a modest length; tables and cards have them whole. */
+const short = (name) => (String(name ?? '').length > 40 ? `${String(name).slice(0, 39)}…` : String(name ?? ''));
+/** A copy without the characters that reverse the text around them; downloads keep the report as it is. */
+const withoutReversals = (report) => JSON.parse(
+  JSON.stringify(report).replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd'));
+
 // ---- Numbers in words. Each gives null for what is unknown; the page writes "unavailable" then, never 0.
 
 const withMinus = (text) => text.replace(/^-/, '−');
 const whenNumber = (write) => (value) => (isNumber(value) ? withMinus(write(value)) : null);
 const signed = (write) => (value) => (isNumber(value) && value > 0 ? `+${write(value)}` : write(value));
 
-const SUFFIXES = ['', ' k', ' M', ' G', ' T', ' P'];
+const SUFFIXES = ['', '\u00a0k', '\u00a0M', '\u00a0G', '\u00a0T', '\u00a0P'];
 function scaled(value, base, suffixes) {
   let step = 0;
   // 999.5 would be written as 1000.
@@ -24,9 +30,9 @@ function scaled(value, base, suffixes) {
   return Number(value.toPrecision(3)) + suffixes[step];
 }
 function secondsText(value) {
-  if (value < 0.9995) return `${Number((value * 1000).toPrecision(3))} ms`;
-  if (value < 120) return `${Number(value.toPrecision(3))} s`;
-  return value < 7200 ? `${(value / 60).toFixed(1)} min` : `${(value / 3600).toFixed(1)} h`;
+  if (value < 0.9995) return `${Number((value * 1000).toPrecision(3))}\u00a0ms`;
+  if (value < 120) return `${Number(value.toPrecision(3))}\u00a0s`;
+  return value < 7200 ? `${(value / 60).toFixed(1)}\u00a0min` : `${(value / 3600).toFixed(1)}\u00a0h`;
 }
 /** Three digits that matter, without an exponent as long as a reader need not count zeros. */
 function threeDigits(value) {
@@ -40,13 +46,13 @@ const write = {
   loss: whenNumber((value) => value.toFixed(4)),
   count: whenNumber((value) => scaled(value, 1000, SUFFIXES)),
   whole: whenNumber((value) => value.toFixed(0).replace(/\B(?=(\d{3})+$)/g, '\u202f')),
-  bytes: whenNumber((value) => scaled(value, 1024, [' B', ' KiB', ' MiB', ' GiB', ' TiB'])),
+  bytes: whenNumber((value) => scaled(value, 1024, ['\u00a0B', '\u00a0KiB', '\u00a0MiB', '\u00a0GiB', '\u00a0TiB'])),
   seconds: whenNumber(secondsText),
   digits: whenNumber(threeDigits),
   ratio: whenNumber((value) => `${value.toFixed(value < 10 ? 2 : 1)}×`),
-  margin: whenNumber((value) => `${threeDigits(value)} %`),
-  percent: whenNumber((value) => `${value.toFixed(Math.abs(value) < 100 ? 2 : 0)} %`),
-  share: whenNumber((value) => `${threeDigits(100 * value)} %`),
+  margin: whenNumber((value) => `${threeDigits(value)}\u00a0%`),
+  percent: whenNumber((value) => `${value.toFixed(Math.abs(value) < 100 ? 2 : 0)}\u00a0%`),
+  share: whenNumber((value) => `${threeDigits(100 * value)}\u00a0%`),
   probability: whenNumber((value) => (value < 0.001 ? '< 0.001' : value.toFixed(3))),
 };
 write.gap = signed(write.percent);
@@ -87,7 +93,8 @@ function runFrom(trial) {
   };
 }
 
-/** Centred mean over `width` tokens. Near the ends the window shrinks on both sides alike: a falling curve is not bent. */
+/** Centred mean over `width` tokens. At the beginning, where a loss falls steeply, the window shrinks on both sides alike, so
+ *  that the curve is not bent; at the end, which is what one reads off, it is cut, so that noise is averaged there too. */
 function smooth({xs, ys}, width) {
   const length = xs.length;
   const spacing = length > 1 ? (xs[length - 1] - xs[0]) / (length - 1) : 0;
@@ -101,9 +108,9 @@ function smooth({xs, ys}, width) {
     counts[i + 1] = counts[i] + (known ? 1 : 0);
   }
   const smoothed = ys.map((value, i) => {
-    const reach = Math.min(half, i, length - 1 - i);
+    const reach = Math.min(half, i);
     const first = i - reach;
-    const end = i + reach + 1;
+    const end = Math.min(i + reach + 1, length);
     return Number.isNaN(value) ? NaN : (sums[end] - sums[first]) / (counts[end] - counts[first]);
   });
   return {xs, ys: smoothed};
@@ -135,21 +142,32 @@ const nearestIndex = (xs, x) => {
   return right > 0 && x - xs[right - 1] < xs[right] - x ? right - 1 : right;
 };
 
+/** Which of the values at a point are averaged. Where some trials are gone, those that diverged would make the mean leap as each
+ *  ends, so only the others count there, if there are any. */
+function averaged(curves, values) {
+  const known = values.filter((value) => !Number.isNaN(value));
+  if (known.length === curves.length) return known;
+  const healthy = values.filter((value, i) => !Number.isNaN(value) && !curves[i].lost);
+  return healthy.length > 0 ? healthy : known;
+}
+
 /** Mean of several curves on the points of the longest, with a band: one standard deviation to each side for three or more,
- *  from the lowest to the highest for two, none for one. */
+ *  from the lowest to the highest for two, none for one or where trials diverged. */
 function average(curves) {
   const longest = curves.reduce((best, curve) => ((curve.xs.at(-1) ?? 0) > (best.xs.at(-1) ?? 0) ? curve : best),
                                 curves[0] ?? {xs: new Float64Array(0), ys: new Float64Array(0)});
   const {xs} = longest;
+  const banded = !curves.some((curve) => curve.lost);
   const result = {xs, total: curves.length, trials: curves, counts: new Uint16Array(xs.length)};
   for (const part of ['mean', 'low', 'high']) result[part] = new Float64Array(xs.length).fill(NaN);
   for (let i = 0; i < xs.length; ++i) {
-    const values = curves.map((curve) => (curve.xs[i] === xs[i] ? curve.ys[i] : valueAt(curve.xs, curve.ys, xs[i])))
-      .filter((value) => !Number.isNaN(value));
+    const values = averaged(curves, curves.map(
+      (curve) => (curve.xs[i] === xs[i] ? curve.ys[i] : valueAt(curve.xs, curve.ys, xs[i]))));
     result.counts[i] = values.length;
     if (values.length === 0) continue;
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
     result.mean[i] = mean;
+    if (!banded) continue;
     if (values.length === 2) {
       [result.low[i], result.high[i]] = [Math.min(...values), Math.max(...values)];
     } else if (values.length > 2) {
@@ -164,6 +182,7 @@ function average(curves) {
 function gapBetween(curve, reference) {
   return {
     xs: curve.xs,
+    lost: curve.lost || reference.lost,
     ys: curve.ys.map((value, i) => {
       const x = curve.xs[i];
       const base = reference.xs[i] === x ? reference.ys[i] : valueAt(reference.xs, reference.ys, x);

@@ -39,7 +39,7 @@ function fillHead(report) {
   document.getElementById('facts').replaceChildren(...factsOf(report).map(([name, value, more]) => {
     const detail = more.filter(Boolean).join(', ');
     return html('div', {}, html('dt', {}, name), html('dd', {}, value === null || value === undefined || value === ''
-      ? unavailable() : nameElement(value), detail ? html('span', {class: 'name'}, detail) : null));
+      ? unavailable() : nameElement(value), detail ? html('span', {class: 'name detail'}, detail) : null));
   }));
 }
 
@@ -99,7 +99,7 @@ class Curves {
     this.tokens = Math.max(1, report.training?.tokens ?? 0, ...lasts);
     this.tokensPerStep = isNumber(report.training?.steps) && report.training.steps > 0 ? this.tokens / report.training.steps : null;
     this.loss = new LineChart(document.getElementById('loss-chart'), 'Loss', 'Loss over training tokens.');
-    this.gap = new LineChart(document.getElementById('gap-chart'), `Gap to ${this.reference?.name ?? 'the reference'}`,
+    this.gap = new LineChart(document.getElementById('gap-chart'), `Gap to ${short(this.reference?.name ?? 'the reference')}`,
                              'Gap of the loss to that of the reference, in percent.');
     this.norm = new LineChart(document.getElementById('norm-chart'), 'Gradient norm', 'Gradient norm over training tokens.');
     this.fillLegend();
@@ -127,7 +127,7 @@ class Curves {
     const runs = this.arms.flatMap((arm) => arm.runs);
     const sources = [...new Set(runs.flatMap((run) => [...run.heldout.keys()]))];
     this.control('source').replaceChildren(html('option', {value: ''}, 'training data'), ...sources.map(
-      (source, i) => html('option', {value: String(i)}, `held-out: ${source}`)));
+      (source, i) => html('option', {value: String(i)}, `held-out: ${short(source)}`)));
     this.sources = sources;
     const facets = [...new Set(runs.map((run) => run.facet))];
     const usual = facets.find((facet) => JSON.parse(facet)[0] === 1) ?? facets[0];
@@ -153,7 +153,7 @@ class Curves {
     const {value} = this.control('source');
     const source = value === '' ? null : this.sources[Number(value)];
     const percent = SMOOTHING[Number(this.control('smoothing').value)];
-    const text = percent === 0 ? 'none' : `${percent} % of the run`;
+    const text = percent === 0 ? 'none' : `${percent}\u00a0% of the run`;
     this.control('smoothing-value').textContent = text;
     this.control('smoothing').setAttribute('aria-valuetext', text);
     return {source, facet: this.control('facet').value, width: (percent / 100) * this.tokens,
@@ -165,7 +165,7 @@ class Curves {
       const curve = kind === 'norm' ? run.norm : choice.source === null ? run.train : run.heldout.get(choice.source);
       if (!curve || curve.ys.every(Number.isNaN)) return [];
       const smoothed = kind === 'loss' && choice.source !== null ? curve : smooth(curve, choice.width);
-      return [{...smoothed, run}];
+      return [{...smoothed, run, lost: run.ending === 'diverged'}];
     });
   }
   shown() { return this.arms.filter((arm) => !this.hidden.has(arm.index)); }
@@ -186,7 +186,7 @@ class Curves {
   drawLoss(choice, x) {
     const series = this.shown().map((arm) => {
       const curves = this.curvesOf(arm, choice, 'loss');
-      const endings = curves.filter((curve) => curve.run.ending === 'diverged').map(({xs, ys}) => {
+      const endings = curves.filter((curve) => curve.lost).map(({xs, ys}) => {
         const last = ys.findLastIndex((value) => !Number.isNaN(value));
         return [xs[last], ys[last]];
       });
@@ -198,7 +198,7 @@ class Curves {
       y: {...range, format: write.loss, tick: (value, decimals) => write.fixed(Math.max(1, decimals))(value)}});
   }
   lossCaption(choice, series) {
-    const what = choice.source === null ? 'nats per token on the training data' : `nats per token, held out from ${choice.source}`;
+    const what = choice.source === null ? 'nats per token on the training data' : `nats per token, held out from ${short(choice.source)}`;
     const parts = [what];
     if (series.some((one) => one.total > 1)) parts.push('thick: mean of the trials', `band: ${this.bandText(series)}`);
     if (series.some((one) => one.endings?.length)) parts.push('✕ diverged');
@@ -229,7 +229,7 @@ class Curves {
       series, x, zero: true, height: 270, dots: choice.source !== null, empty: 'No pair of trials to compare.',
       caption: `percent of loss, trials paired by seed${pairs}`,
       strip: margin === null ? null : {low: -margin, high: margin, label: `margin ±${write.margin(margin)}`},
-      y: {...range, format: write.gap, tick: (value, decimals) => `${signed(write.fixed(decimals))(value)} %`}});
+      y: {...range, format: write.gap, tick: (value, decimals) => `${signed(write.fixed(decimals))(value)}\u00a0%`}});
   }
   drawNorm(choice, x) {
     const series = this.shown().map((arm) => ({index: arm.index, name: arm.name, ...average(this.curvesOf(arm, choice, 'norm'))}));
@@ -306,9 +306,11 @@ function start() {
   window.addEventListener('scroll', () => tooltip.hide(), {passive: true});
   const report = readReport();
   if (!report) return;
-  fillHead(report);
+  const shown = withoutReversals(report);
+  fillHead(shown);
   for (const fill of [fillVerdicts, fillStability, fillSources, fillQuantizer, fillGradients, fillCost, fillRecovery, fillChecks,
-                      fillLock, fillDownloads]) fill(report);
-  new Curves(report);
+                      fillLock]) fill(shown);
+  fillDownloads(report);
+  new Curves(shown);
 }
 start();

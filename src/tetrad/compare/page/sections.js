@@ -25,7 +25,7 @@ function dataTable(caption, columns, groups) {
       return html('td', {class: classes || null}, cell ?? unavailable());
     })))));
   return html('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': caption},
-              html('table', {}, html('caption', {}, caption), html('thead', {}, head), ...bodies));
+              html('table', {class: columns.length < 5 ? 'compact' : null}, html('caption', {}, caption), html('thead', {}, head), ...bodies));
 }
 
 // ---- Verdicts
@@ -43,11 +43,11 @@ const kindOf = (arm) => (Object.hasOwn(VERDICTS, arm.verdict?.kind) ? arm.verdic
 /** What the verdict means for a decision, without a statistic. */
 function meaningOf(arm, report) {
   const margin = write.margin(report.margin_percent) ?? 'stated';
-  const {reference} = report;
+  const reference = short(report.reference);
   const pairs = arm.verdict?.pairs ?? 0;
   switch (kindOf(arm)) {
     case 'reference': return 'What the other arms are measured against.';
-    case 'equivalent': return `As good as ${reference}: the loss is within the margin of ${margin}, and noise does not explain it.`;
+    case 'equivalent': return `As good as ${reference} here: the loss is within the margin of ${margin}, noise included.`;
     case 'better': return `The loss is lower than that of ${reference}, by more than noise explains.`;
     case 'worse': return `The loss is higher than that of ${reference} by more than the margin of ${margin} allows.`;
     case 'diverged': return 'Training broke down: the loss stopped being a number or never came back.';
@@ -88,7 +88,7 @@ function forestReach(report) {
   const margin = isNumber(report.margin_percent) ? report.margin_percent : 1;
   const ends = listOf(report.arms).flatMap((arm) => [arm.verdict?.gap_percent, ...listOf(arm.verdict?.interval_percent)]);
   const farthest = Math.max(0, ...ends.filter(isNumber).map(Math.abs));
-  return Math.max(1.5 * margin, Math.min(4 * margin, 1.1 * farthest));
+  return Math.max(1.5 * margin, Math.min(3 * margin, 1.1 * farthest));
 }
 
 function statistics(arm, report) {
@@ -111,9 +111,10 @@ function verdictCard(arm, index, report, reach) {
   const kind = kindOf(arm);
   const [symbol, word] = VERDICTS[kind];
   const verdict = arm.verdict ?? {};
-  const numbers = [[write.gap(verdict.gap_percent), 'loss gap'], [write.ratio(arm.cost?.speed), 'speed'],
-                   [write.ratio(timeToReferenceLoss(arm)), 'time to equal loss']]
-    .filter(([value]) => value !== null && kind !== 'reference');
+  const numbers = (kind === 'reference'
+    ? [[write.loss(listOf(arm.heldout)[0]?.loss), 'held-out loss'], [write.count(arm.cost?.tokens_per_s), 'tokens/s']]
+    : [[write.gap(verdict.gap_percent), 'loss gap'], [write.ratio(arm.cost?.speed), 'speed'],
+       [write.ratio(timeToReferenceLoss(arm)), 'time to equal loss']]).filter(([value]) => value !== null);
   return html(
     'article', {class: `card ${kind}`, 'data-arm': index},
     html('header', {}, html('h3', {}, armName(index, arm)), html('span', {class: 'badge'}, `${symbol} ${word}`)),
@@ -122,7 +123,7 @@ function verdictCard(arm, index, report, reach) {
     isNumber(verdict.gap_percent) && kind !== 'reference' ? forestPlot(verdict, report.margin_percent, reach) : null,
     numbers.length ? html('dl', {class: 'key'}, ...numbers.map(
       ([value, name]) => html('div', {}, html('dt', {}, name), html('dd', {}, value)))) : null,
-    verdict.text ? html('p', {class: 'exact name'}, verdict.text) : null,
+    verdict.text && kind !== 'reference' ? html('p', {class: 'exact name'}, verdict.text.replaceAll(' %', '\u00a0%')) : null,
     kind === 'reference' || !arm.verdict ? null : statistics(arm, report));
 }
 
@@ -144,10 +145,10 @@ function summaryText(report) {
     worse: ['is worse than', 'are worse than'], diverged: ['diverged', 'diverged'], undecided: ['is undecided', 'are undecided'],
   };
   const parts = Object.entries(phrases).flatMap(([kind, [one, many]]) => {
-    const names = others.filter((arm) => kindOf(arm) === kind).map((arm) => arm.name);
+    const names = others.filter((arm) => kindOf(arm) === kind).map((arm) => short(arm.name));
     if (names.length === 0) return [];
     const subject = names.length > 3 ? `${names.length} arms` : joined(names);
-    const object = ['equivalent', 'better', 'worse'].includes(kind) ? ` ${report.reference}` : '';
+    const object = ['equivalent', 'better', 'worse'].includes(kind) ? ` ${short(report.reference)}` : '';
     return [`${subject} ${names.length === 1 ? one : many}${object}`];
   });
   return `${parts.join('; ')}.`;
@@ -240,7 +241,7 @@ function worstText(metric, maps) {
   all.sort((a, b) => (metric.lowIsBad ? 1 : -1) * (a.cell[metric.key] - b.cell[metric.key]));
   const {arm, cell} = all[0];
   if (!metric.lowIsBad && cell[metric.key] === 0) return 'It is zero everywhere.';
-  return `Worst: ${metric.format(cell[metric.key])} in ${arm.name}, ${cell.layer}, ${cell.operand}.`;
+  return `Worst: ${metric.format(cell[metric.key])} in ${short(arm.name)}, ${short(cell.layer)}, ${short(cell.operand)}.`;
 }
 
 function quantizerMap(arm, index, body) {
@@ -298,7 +299,7 @@ function fillGradients(report) {
   const {body, note} = sectionOf('gradients');
   const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => arm.gradient);
   if (arms.length === 0) return note('Gradients were not compared.');
-  note(`On the same weights and the same batch as ${report.reference}: 1 is the same direction, and a norm ratio of 1 the same size.`);
+  note(`On the same weights and the same batch as ${short(report.reference)}: 1 is the same direction, and a norm ratio of 1 the same size.`);
   const rows = arms.map(([arm, index]) => ({cells: [
     armName(index, arm), write.fixed(4)(arm.gradient.cosine), write.fixed(3)(arm.gradient.norm_ratio)]}));
   body.append(dataTable('The whole gradient', [
@@ -319,7 +320,7 @@ function fillGradients(report) {
     series, dots: true, height: 260, caption: 'in the order of the model', empty: 'no cosine was measured',
     x: {low: -0.5, high: layers.length - 0.5, log: false, label: 'layer', format: (i) => layers[i],
         ticks: (width) => layerTicks(layers, width)},
-    y: {low: least - 0.08 * (1 - least) - 1e-6, high: 1, format: write.fixed(4), tick: (value, decimals) => write.fixed(decimals)(value)},
+    y: {low: least - 0.08 * (1 - least) - 1e-6, high: 1 + 0.05 * (1 - least) + 1e-6, format: write.fixed(4), tick: (value, decimals) => write.fixed(decimals)(value)},
   });
 }
 
@@ -352,9 +353,10 @@ function fillCost(report) {
   const missing = columns.filter((column) => !column.values.some(isNumber)).map((column) => column.title);
   const peaks = [...new Set(arms.map((arm) => arm.cost?.peak_name).filter(Boolean))];
   const sentences = [
-    `Speed, tokens and time to equal loss are relative to ${report.reference}: tokens to equal loss is the budget that reaches its ` +
+    `Speed, tokens and time to equal loss are relative to ${short(report.reference)}: tokens to equal loss is the budget that reaches its ` +
       'final loss, time to equal loss is that divided by the speed.',
-    peaks.length ? `Utilisation is the share of ${joined(peaks)}.` : null,
+    peaks.length ? `Utilisation is the share of ${joined(peaks.map(short))}.` : null,
+    'Underlined is the best of a column.',
     missing.length ? `Unavailable here: ${joined(missing)}.` : null,
   ];
   note(sentences.filter(Boolean).join(' '));
