@@ -354,15 +354,22 @@ def hostile():
 CASES = {function.__name__: function for function in (study, quickstart, many, incomplete, alone, diverged, factors, hostile)}
 
 
+def write(name, folder):
+    """Writes NAME.json and NAME.html; gives the path of the latter."""
+    report = CASES[name]()
+    page = folder / f"{name}.html"
+    (folder / f"{name}.json").write_text(json.dumps(report, ensure_ascii=False), encoding="utf-8")
+    page.write_text(assemble(report), encoding="utf-8", newline="")
+    return page
+
+
 def main():
     if len(sys.argv) < 2 or any(name not in CASES for name in sys.argv[2:]):
         sys.exit(f"usage: sample_report.py OUT_FOLDER [CASE...]; cases: {' '.join(CASES)}")
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:] or CASES:
-        report = CASES[name]()
-        (out / f"{name}.json").write_text(json.dumps(report, ensure_ascii=False), encoding="utf-8")
-        (out / f"{name}.html").write_text(assemble(report), encoding="utf-8", newline="")
+        write(name, out)
 
 
 if __name__ == "__main__":

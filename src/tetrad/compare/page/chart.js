@@ -274,9 +274,10 @@ class LineChart {
   drawMarks(group, series) {
     const classes = armClass(series.index);
     if (this.spec.dots) {
+      const radius = series.xs.length > 60 ? 2.4 : 3.6;
       series.mean.forEach((value, i) => {
         if (Number.isNaN(value)) return;
-        group.append(svg('circle', {class: `point ${classes}`, cx: this.x.at(series.xs[i]), cy: this.y.at(value), r: 3.6}));
+        group.append(svg('circle', {class: `point ${classes}`, cx: this.x.at(series.xs[i]), cy: this.y.at(value), r: radius}));
       });
     }
     for (const tokens of series.events ?? []) {
@@ -405,24 +406,30 @@ class HeatMap {
     });
     return elements;
   }
-  /** Every layer by name where the columns are wide enough; else the first of each block, by the block's name. */
+  /** Every layer by name where the columns are wide enough; else the number of each block below its first layer. */
   drawLabels() {
     const below = HeatMap.ROW * this.operands.length;
-    const blockOf = (layer) => layer.slice(0, Math.max(0, layer.lastIndexOf('.')));
-    const all = this.cell >= 26;
+    const parts = this.layers.map((layer) => /^(.*?(\d+))\.[^.]*$/.exec(layer));
+    if (this.cell >= 26 || parts.includes(null)) return this.drawNames(below);
     let free = 0;
     const elements = [];
-    this.layers.forEach((layer, column) => {
-      const starts = column === 0 || blockOf(layer) !== blockOf(this.layers[column - 1]);
+    parts.forEach(([, block, number], column) => {
       const x = HeatMap.LEFT + (column + 0.5) * this.cell;
-      if (!all && (!starts || x < free)) return;
-      free = x + 14;
-      const text = all ? layer : blockOf(layer) || layer;
-      const shown = text.length > 18 ? `…${text.slice(-17)}` : text;
-      elements.push(svg('text', {transform: `translate(${(x + 4).toFixed(1)} ${below + 8}) rotate(-58)`, 'text-anchor': 'end'}, shown));
+      if ((column > 0 && parts[column - 1][1] === block) || x < free) return;
+      free = x + 22;
+      elements.push(svg('text', {x, y: below + 14, 'text-anchor': 'middle'}, number));
     });
-    const longest = Math.max(...elements.map((element) => element.textContent.length), 4);
-    return {elements, height: 16 + longest * 5.4};
+    elements.push(svg('text', {x: HeatMap.LEFT - 8, y: below + 14, 'text-anchor': 'end'}, 'block'));
+    return {elements, height: 20};
+  }
+  drawNames(below) {
+    const shown = this.layers.map((layer) => (layer.length > 18 ? `…${layer.slice(-17)}` : layer));
+    const every = Math.ceil(13 / this.cell);  // a line of text must not lie on the next
+    const elements = shown.flatMap((text, column) => {
+      const x = (HeatMap.LEFT + (column + 0.5) * this.cell + 4).toFixed(1);
+      return column % every ? [] : [svg('text', {transform: `translate(${x} ${below + 8}) rotate(-58)`, 'text-anchor': 'end'}, text)];
+    });
+    return {elements, height: 16 + Math.max(...shown.map((text) => text.length), 4) * 5.4};
   }
 
   hover(event) {

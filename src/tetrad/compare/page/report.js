@@ -94,7 +94,6 @@ class Curves {
       index, name: arm.name, reference: arm.is_reference, diverged: kindOf(arm) === 'diverged',
       runs: listOf(arm.trials).map(runFrom)}));
     this.reference = this.arms.find((arm) => arm.reference) ?? this.arms[0];
-    this.hidden = new Set();
     const lasts = this.arms.flatMap((arm) => arm.runs.map((run) => run.train.xs.at(-1) ?? 0));
     this.tokens = Math.max(1, report.training?.tokens ?? 0, ...lasts);
     this.tokensPerStep = isNumber(report.training?.steps) && report.training.steps > 0 ? this.tokens / report.training.steps : null;
@@ -102,27 +101,12 @@ class Curves {
     this.gap = new LineChart(document.getElementById('gap-chart'), `Gap to ${short(this.reference?.name ?? 'the reference')}`,
                              'Gap of the loss to that of the reference, in percent.');
     this.norm = new LineChart(document.getElementById('norm-chart'), 'Gradient norm', 'Gradient norm over training tokens.');
-    this.fillLegend();
+    this.hidden = makeLegend(this.control('legend'), this.arms, () => this.draw());
     this.fillControls();
     this.draw();
   }
 
   control(id) { return document.getElementById(id); }
-  fillLegend() {
-    const legend = this.control('legend');
-    legend.replaceChildren(...this.arms.map((arm) => {
-      const button = html('button', {type: 'button', 'aria-pressed': 'true', title: 'Click to hide or show; with shift, only this one'},
-                          swatch(arm.index), nameElement(arm.name));
-      button.addEventListener('click', (event) => this.toggle(arm.index, event.shiftKey));
-      return button;
-    }));
-  }
-  toggle(index, only) {
-    if (only) this.hidden = new Set(this.arms.map((arm) => arm.index).filter((other) => other !== index));
-    else if (!this.hidden.delete(index)) this.hidden.add(index);
-    this.control('legend').childNodes.forEach((button, i) => button.setAttribute('aria-pressed', String(!this.hidden.has(i))));
-    this.draw();
-  }
   fillControls() {
     const runs = this.arms.flatMap((arm) => arm.runs);
     const sources = [...new Set(runs.flatMap((run) => [...run.heldout.keys()]))];

@@ -13,6 +13,24 @@ const armName = (index, arm) => html('span', {class: 'arm'}, swatch(index), name
 const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 const joined = (words) => (words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`);
 
+/** A button for each arm that hides or shows it; with shift, it alone stays. Gives the set of hidden indices, kept up to date. */
+function makeLegend(host, arms, redraw) {
+  const hidden = new Set();
+  const toggle = (index, only) => {
+    if (only) arms.forEach((arm) => (arm.index === index ? hidden.delete(arm.index) : hidden.add(arm.index)));
+    else if (!hidden.delete(index)) hidden.add(index);
+    arms.forEach((arm, i) => host.children[i].setAttribute('aria-pressed', String(!hidden.has(arm.index))));
+    redraw();
+  };
+  host.replaceChildren(...arms.map((arm) => {
+    const button = html('button', {type: 'button', 'aria-pressed': 'true', title: 'Click to hide or show; with shift, only this one'},
+                        swatch(arm.index), nameElement(arm.name));
+    button.addEventListener('click', (event) => toggle(arm.index, event.shiftKey));
+    return button;
+  }));
+  return hidden;
+}
+
 /** columns: {title, number?, kind?}; a row is {head?, cells, best?}; a cell is a node, a text, or null for what is unknown. */
 function dataTable(caption, columns, groups) {
   const head = html('tr', {}, ...columns.map((column) => html(
@@ -100,8 +118,8 @@ function statistics(arm, report) {
     ['mean gap in nats per token', write.gapNats(verdict.gap_nats)],
     [`${level}interval of the gap`, write.interval(verdict.interval_percent)],
     ['standard deviation between pairs', write.percent(verdict.sd_percent)],
-    ['p, were the gap outside the margin', write.probability(verdict.p_equivalent)],
-    ['p, were it not worse than the margin', write.probability(verdict.p_worse)],
+    ['p for equivalence (two one-sided tests)', write.probability(verdict.p_equivalent)],
+    ['p for worse than the margin', write.probability(verdict.p_worse)],
   ];
   return html('details', {}, html('summary', {}, 'Statistics'), html('dl', {class: 'statistics'}, ...rows.flatMap(
     ([name, value]) => [html('dt', {}, name), html('dd', {}, value ?? unavailable())])));
@@ -306,8 +324,9 @@ function fillGradients(report) {
     {title: 'arm'}, {title: 'cosine', number: true}, {title: 'norm ratio', number: true}], [rows]));
   const layers = [...new Set(arms.flatMap(([arm]) => listOf(arm.gradient.layers).map((layer) => String(layer.name))))];
   if (layers.length === 0) return;
+  const legend = html('div', {class: 'legend', role: 'group', 'aria-label': 'Arms: press to hide or show'});
   const figure = html('figure', {id: 'cosine-chart'});
-  body.append(figure);
+  body.append(legend, figure);
   const series = arms.map(([arm, index]) => {
     const values = new Map(listOf(arm.gradient.layers).map((layer) => [String(layer.name), layer.cosine]));
     return {index, name: arm.name, ...average([curveFrom(layers.map((_, i) => i),
@@ -316,12 +335,14 @@ function fillGradients(report) {
   const known = series.flatMap((one) => Array.from(one.mean)).filter((value) => !Number.isNaN(value));
   const least = known.reduce((low, value) => Math.min(low, value), 1);
   const chart = new LineChart(figure, 'Cosine by layer', 'Cosine of the gradient with that of the reference, by layer.');
-  chart.show({
-    series, dots: true, height: 260, caption: 'in the order of the model', empty: 'no cosine was measured',
+  const draw = () => chart.show({
+    series: series.filter((one) => !hidden.has(one.index)), dots: true, height: 260, caption: 'in the order of the model', empty: 'no cosine was measured',
     x: {low: -0.5, high: layers.length - 0.5, log: false, label: 'layer', format: (i) => layers[i],
         ticks: (width) => layerTicks(layers, width)},
     y: {low: least - 0.08 * (1 - least) - 1e-6, high: 1 + 0.05 * (1 - least) + 1e-6, format: write.fixed(4), tick: (value, decimals) => write.fixed(decimals)(value)},
   });
+  const hidden = makeLegend(legend, series, draw);
+  draw();
 }
 
 // ---- Cost
