@@ -306,12 +306,14 @@ def alone():
 
 
 def diverged():
-    """Every trial of an arm is lost early, and one has no finite value at all."""
-    made = Comparison("fp4 without scales", 61, 400, 4096, 400, ["text"], [1, 2])
+    """One arm loses two trials on the way, and one at once, without a single finite value; another arm loses all of them."""
+    made = Comparison("fp4 without scales", 61, 400, 4096, 400, ["text"], [1, 2, 3, 4])
     made.arm("bf16")
-    trials = [made.sampler.trial("e2m1", seed, 5, diverges_at=0.05 * seed, ending="diverged") for seed in (1, 2)]
-    trials[1].update(loss=[None] * len(trials[1]["loss"]), grad_norm=[None] * len(trials[1]["loss"]))
+    trials = [made.sampler.trial("e2m1", seed, 5, diverges_at=at, ending="finished" if at is None else "diverged")
+              for seed, at in ((1, 0.05), (2, 0.0), (3, 0.55), (4, None))]
+    trials[1].update(loss=[None] * 400, grad_norm=[None] * 400)
     made.arm("e2m1", 5, 0.7, trials=trials)
+    made.arm("e2m1-no-rht", 5, 0.7, diverges_at=0.02, ending="diverged")
     made.report["arms"][1]["recovery"] = {"nan": "the loss did not come back", "nan_ok": False, "resume": "equal to the bit", "resume_ok": True}
     return made.report
 
