@@ -261,7 +261,8 @@ class LineChart {
   drawMean(group, series) {
     const {xs, mean, counts, total} = series;
     const whole = mean.map((value, i) => (counts[i] === total ? value : NaN));
-    const rest = mean.map((value, i) => (counts[i] < total || counts[i + 1] < total ? value : NaN));
+    // Joined to what is before it, unless the mean leaps there because a trial that diverged is gone.
+    const rest = mean.map((value, i) => (counts[i] < total || (counts[i + 1] < total && !series.lost) ? value : NaN));
     const kind = this.spec.dots ? 'mean profile' : 'mean';
     const draw = (ys, classes) => {
       const path = pathData(xs, ys, this.visible(xs, ys), this.x, this.y);

@@ -157,8 +157,8 @@ function average(curves) {
   const longest = curves.reduce((best, curve) => ((curve.xs.at(-1) ?? 0) > (best.xs.at(-1) ?? 0) ? curve : best),
                                 curves[0] ?? {xs: new Float64Array(0), ys: new Float64Array(0)});
   const {xs} = longest;
-  const banded = !curves.some((curve) => curve.lost);
-  const result = {xs, total: curves.length, trials: curves, counts: new Uint16Array(xs.length)};
+  const lost = curves.some((curve) => curve.lost);
+  const result = {xs, lost, total: curves.length, trials: curves, counts: new Uint16Array(xs.length)};
   for (const part of ['mean', 'low', 'high']) result[part] = new Float64Array(xs.length).fill(NaN);
   for (let i = 0; i < xs.length; ++i) {
     const values = averaged(curves, curves.map(
@@ -167,7 +167,7 @@ function average(curves) {
     if (values.length === 0) continue;
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
     result.mean[i] = mean;
-    if (!banded) continue;
+    if (lost) continue;
     if (values.length === 2) {
       [result.low[i], result.high[i]] = [Math.min(...values), Math.max(...values)];
     } else if (values.length > 2) {

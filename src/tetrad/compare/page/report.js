@@ -56,6 +56,11 @@ function valuesFrom(curves, low) {
   }
   return Float64Array.from(values).sort();
 }
+/** A trial that diverged must not decide how the others are seen, unless there are no others. */
+function healthyFirst(curves) {
+  const healthy = curves.filter((curve) => !curve.lost);
+  return healthy.length > 0 ? healthy : curves;
+}
 function padded(low, high, share = 0.04) {
   const pad = share * (high - low) || Math.max(1e-3, Math.abs(high) * 0.01);
   return {low: low - pad, high: high + pad};
@@ -91,8 +96,7 @@ class Curves {
   constructor(report) {
     this.report = report;
     this.arms = listOf(report.arms).map((arm, index) => ({
-      index, name: arm.name, reference: arm.is_reference, diverged: kindOf(arm) === 'diverged',
-      runs: listOf(arm.trials).map(runFrom)}));
+      index, name: arm.name, reference: arm.is_reference, runs: listOf(arm.trials).map(runFrom)}));
     this.reference = this.arms.find((arm) => arm.reference) ?? this.arms[0];
     const lasts = this.arms.flatMap((arm) => arm.runs.map((run) => run.train.xs.at(-1) ?? 0));
     this.tokens = Math.max(1, report.training?.tokens ?? 0, ...lasts);
@@ -176,7 +180,7 @@ class Curves {
       });
       return {index: arm.index, name: arm.name, ...average(curves), endings, events: this.eventsOf(arm, choice)};
     });
-    const range = lossRange(series.flatMap((one) => one.trials), x, !choice.log && choice.from === 0 && choice.source === null);
+    const range = lossRange(healthyFirst(series.flatMap((one) => one.trials)), x, !choice.log && choice.from === 0 && choice.source === null);
     this.loss.show({
       series, x, caption: this.lossCaption(choice, series), dots: choice.source !== null, empty: 'No loss is known here.',
       y: {...range, format: write.loss, tick: (value, decimals) => write.fixed(Math.max(1, decimals))(value)}});
@@ -204,10 +208,9 @@ class Curves {
     const series = this.shown().filter((arm) => arm !== this.reference).map((arm) => {
       const gaps = this.curvesOf(arm, choice, 'loss').filter((curve) => references.has(curve.run.pair))
         .map((curve) => gapBetween(curve, references.get(curve.run.pair)));
-      return {index: arm.index, name: arm.name, diverged: arm.diverged, ...average(gaps)};
+      return {index: arm.index, name: arm.name, ...average(gaps)};
     });
-    const calm = series.filter((one) => !one.diverged);
-    const range = gapRange((calm.length ? calm : series).flatMap((one) => one.trials), x, margin ?? 1, !choice.log && choice.from === 0);
+    const range = gapRange(healthyFirst(series.flatMap((one) => one.trials)), x, margin ?? 1, !choice.log && choice.from === 0);
     const pairs = series.some((one) => one.total > 1) ? ` · thick: mean of the pairs · band: ${this.bandText(series)}` : '';
     this.gap.show({
       series, x, zero: true, height: 270, dots: choice.source !== null, empty: 'No pair of trials to compare.',

@@ -176,7 +176,8 @@ function summaryText(report) {
 
 function boundText({count, of, bound} = {}) {
   if (!of) return 'No trial has ended yet, so nothing is known.';
-  const seen = count === 0 ? `None of ${plural(of, 'trial')} diverged.` : `${count} of ${plural(of, 'trial')} diverged.`;
+  const seen = of === 1 ? `The only trial ${count === 0 ? 'did not diverge' : 'diverged'}.`
+    : `${count === 0 ? 'None' : count} of ${of} trials diverged.`;
   if (!isNumber(bound)) return seen;
   return bound >= 0.9995 ? `${seen} That sets no limit to how often such a training diverges.`
     : `${seen} At 95 % confidence, at most ${write.share(Number(bound.toPrecision(2)))} of such trainings would.`;
@@ -371,6 +372,7 @@ function fillCost(report) {
   const arms = listOf(report.arms);
   const columns = COSTS.map((column) => ({...column, values: arms.map((arm) => column.get(arm.cost ?? {}, arm) ?? null)}));
   const known = columns.filter((column) => column.values.some(isNumber));
+  if (known.length === 0) return note('No cost was measured.');
   const missing = columns.filter((column) => !column.values.some(isNumber)).map((column) => column.title);
   const peaks = [...new Set(arms.map((arm) => arm.cost?.peak_name).filter(Boolean))];
   const sentences = [
@@ -381,7 +383,6 @@ function fillCost(report) {
     missing.length ? `Unavailable here: ${joined(missing)}.` : null,
   ];
   note(sentences.filter(Boolean).join(' '));
-  if (known.length === 0) return;
   const best = known.map((column) => bestOf(column.values, column.best));
   const rows = arms.map((arm, index) => ({
     cells: [armName(index, arm), ...known.map((column) => column.write(column.values[index]))],
