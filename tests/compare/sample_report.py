@@ -327,10 +327,20 @@ def factors():
     return made.report
 
 
+def unstarted():
+    """The first look, before any trial has a point."""
+    made = Comparison("Just begun", 91, 400, 4096, 400, ["text"], [1, 2])
+    for name in ("bf16", "nvfp4"):
+        made.arm(name, checks=False, ends_at=0.0, ending="running")
+        made.report["arms"][-1].update(heldout=[], recovery=None, cost=None)
+    made.report["complete"] = False
+    return made.report
+
+
 def hostile():
     """Names as an attacker or a careless user would choose them. Whatever runs sets window.owned."""
     attack = "</script><img src=x onerror=\"window.owned=1\"><script>window.owned=1</script>"
-    names = [attack, "<!--<script>window.owned=1//", "__proto__", "=cmd|' /C calc'!A0,\"quoted\"\nsecond line", "\u202egnp.txt" + "w" * 300]
+    names = [attack, "<!--<script>window.owned=1//", "__proto__", "=cmd|' /C calc'!A0,\"quoted\"\nsecond line", "/*SCRIPT*/\u202egnp.txt" + "w" * 300]
     made = Comparison(f"<svg onload=window.owned=1>{attack}", 81, 200, 2048, 100, [attack, "constructor"], [1, 2])
     for number, name in enumerate(names):
         made.arm(name, 0.4 * number, 0.9, quality=None if number == 0 else 0, description=attack)
@@ -353,7 +363,7 @@ def hostile():
     return report
 
 
-CASES = {function.__name__: function for function in (study, quickstart, many, incomplete, alone, diverged, factors, hostile)}
+CASES = {function.__name__: function for function in (study, quickstart, many, incomplete, unstarted, alone, diverged, factors, hostile)}
 
 
 def write(name, folder):

@@ -143,7 +143,7 @@ function bandData(series, indices, x, y) {
 // ---- The line chart
 
 const MARGIN = {left: 54, right: 14, top: 12, bottom: 38};
-const POINT_BUDGET = 24000;  // of all thin lines together: what a browser redraws while a slider moves
+const POINT_BUDGET = 12000;  // of all thin lines together: what a browser redraws while a slider moves
 
 class LineChart {
   static count = 0;
@@ -192,8 +192,8 @@ class LineChart {
     this.drawAxes(right, bottom);
     this.plot.append(inside);
     if (series.every((one) => one.xs.length === 0)) this.drawEmpty();
-    const lines = series.reduce((sum, one) => sum + one.trials.length + 1, 0);
-    this.buckets = Math.round(Math.max(75, Math.min(this.width, POINT_BUDGET / Math.max(1, lines) / 2)));
+    const lines = series.reduce((sum, one) => sum + one.trials.length, 1);
+    this.trialBuckets = Math.round(Math.max(60, Math.min(this.width / 2, POINT_BUDGET / lines / 2)));
     for (const one of series) this.drawBand(inside, one);
     for (const one of series) this.drawTrials(inside, one);
     for (const one of series) this.drawMean(inside, one);
@@ -241,10 +241,10 @@ class LineChart {
   }
 
   /** The points inside the range, with one more on each side so that lines reach the edge. */
-  visible(xs, ys) {
+  visible(xs, ys, buckets = this.width / 2) {
     const first = Math.max(0, lowerBound(xs, this.spec.x.low) - 1);
     const end = Math.min(xs.length, lowerBound(xs, this.spec.x.high) + 1);
-    return thinned(xs, ys, first, end, this.buckets);
+    return thinned(xs, ys, first, end, Math.round(buckets));
   }
   drawBand(group, series) {
     const path = bandData(series, this.visible(series.xs, series.mean), this.x, this.y);
@@ -253,7 +253,7 @@ class LineChart {
   drawTrials(group, series) {
     if (series.trials.length < 2) return;  // the only trial is the mean
     for (const {xs, ys} of series.trials) {
-      const path = pathData(xs, ys, this.visible(xs, ys), this.x, this.y);
+      const path = pathData(xs, ys, this.visible(xs, ys, this.trialBuckets), this.x, this.y);
       if (path) group.append(svg('path', {class: `trial ${armClass(series.index)}${dashClass(series.index)}`, d: path}));
     }
   }
@@ -286,7 +286,7 @@ class LineChart {
       if (tokens >= this.spec.x.low) group.append(svg('path', {class: `event ${classes}`, d: `M${at} ${MARGIN.top + 2}l-4 -7h8z`}));
     }
     for (const [tokens, value] of series.endings ?? []) {
-      const [x, y] = [this.x.at(tokens), Math.max(this.y.at(value), MARGIN.top)].map((number) => number.toFixed(1));
+      const [x, y] = [this.x.at(tokens), Math.max(this.y.at(value), MARGIN.top + 9)].map((number) => number.toFixed(1));
       group.append(svg('path', {class: `ending ${classes}`, d: `M${x} ${y}m-4 -4l8 8m0 -8l-8 8`}));
     }
   }

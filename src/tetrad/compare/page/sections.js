@@ -180,7 +180,7 @@ function boundText({count, of, bound} = {}) {
     : `${count === 0 ? 'None' : count} of ${of} trials diverged.`;
   if (!isNumber(bound)) return seen;
   return bound >= 0.9995 ? `${seen} That sets no limit to how often such a training diverges.`
-    : `${seen} At 95 % confidence, at most ${write.share(Number(bound.toPrecision(2)))} of such trainings would.`;
+    : `${seen} At 95\u00a0% confidence, at most ${write.share(Number(bound.toPrecision(2)))} of such trainings would.`;
 }
 function fillStability(report) {
   const {body, note} = sectionOf('stability');
@@ -191,7 +191,7 @@ function fillStability(report) {
     write.digits(arm.spikes?.per_million_tokens), write.whole(arm.skipped_steps)]}));
   body.replaceChildren(dataTable('Divergences, spikes of the loss and skipped steps', [
     {title: 'arm'}, {title: 'divergence', kind: 'words'}, {title: 'spikes', number: true},
-    {title: 'spikes per million tokens', number: true}, {title: 'skipped steps', number: true}], [rows]));
+    {title: 'per million tokens', number: true}, {title: 'skipped steps', number: true}], [rows]));
   const events = arms.flatMap((arm, index) => listOf(arm.trials).flatMap((trial) => listOf(trial.events).map(
     (event) => ({cells: [armName(index, arm), write.whole(trial.seed), write.whole(event.step), nameElement(event.what),
                          nameElement(event.where || '–'), nameElement(event.action || '–')]}))));
@@ -435,7 +435,8 @@ function fillLock(report) {
   const arms = listOf(report.arms);
   const differences = listOf(lock.differences);
   note(isNumber(lock.common_keys) ? `${write.whole(lock.common_keys)} keys of the resolved configuration are equal in every arm; ` +
-       `${differences.length === 0 ? 'none differs.' : `only ${plural(differences.length, 'key')} below ${differences.length === 1 ? 'differs' : 'differ'}.`}`
+       (differences.length === 0 ? 'none differs.' : differences.length === 1 ? 'only the one below differs.'
+         : `only the ${differences.length} below differ.`)
     : 'How many keys were equal is not recorded.');
   const hash = html('p', {class: 'hash'}, html('span', {class: 'muted'}, 'SHA-256 of the common part: '),
                     lock.common_sha256 ? nameElement(lock.common_sha256, 'code') : unavailable());
