@@ -40,8 +40,8 @@ class Browser:
         child_in, self.out, self.into, child_out = high
         os.dup2(child_in, 3)
         os.dup2(child_out, 4)
-        options = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}/profile", "--no-first-run", "--disable-gpu",
-                   "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        options = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}/profile", "--no-first-run",
+                   "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
                    "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US"]
         if os.geteuid() == 0:  # the sandbox refuses to run as root, which is what containers of CI are
             options.append("--no-sandbox")

@@ -79,7 +79,8 @@ class Sampler:
             evals.append({"source": source, "tokens": at, "loss": values})
         events = []
         if diverges_at is not None:
-            events.append({"step": round(self.steps * (diverges_at + 0.08)), "what": "loss not finite", "where": "", "action": "stopped"})
+            step = round(self.steps * (diverges_at + 0.08))
+            events.append({"step": step, "what": "loss not finite", "where": "", "action": "stopped"})
         elif self.rng.random() < 0.2:
             events.append({"step": self.rng.randrange(1, self.steps), "what": "loss spike", "where": "", "action": "logged"})
         return {"seed": seed, "lr_factor": lr_factor, "mix": mix, "folder": f"runs/{arm}/seed-{seed}", "ending": ending,
@@ -168,10 +169,38 @@ def telemetry(rng, layers, quality, steps):
                           "underflow": rounded(max(0, (0.09 if gradient else 0.03) + rng.gauss(0, 0.012)), 5),
                           "saturated": rounded(max(0, rng.gauss(0, 0.0008)), 6), "zero_scale_blocks": 0.0,
                           "amax": rounded(abs(rng.gauss(3, 1)) * (0.02 if gradient else 1), 4)})
-        cosines.append({"name": layer, "cosine": rounded(1 - 10 ** (-1.8 - 0.08 * quality + 0.4 * depth / len(layers) + rng.gauss(0, 0.05)), 4),
+        angle = 10 ** (-1.8 - 0.08 * quality + 0.4 * depth / len(layers) + rng.gauss(0, 0.05))
+        cosines.append({"name": layer, "cosine": rounded(1 - angle, 4),
                         "norm_ratio": rounded(1 + rng.gauss(0.01, 0.01), 4)})
     mean = sum(one["cosine"] for one in cosines) / len(cosines)
     return ({"step": steps, "cells": cells}, {"cosine": rounded(mean, 4), "norm_ratio": 1.012, "layers": cosines})
+
+
+def heldout_of(source, trials, references, margin, gap):
+    losses = [value for value in (final_loss(trial, source) for trial in trials) if value is not None]
+    mean = sum(losses) / len(losses) if losses else None
+    statistics = gap_statistics(trials, references, source, margin)
+    return {"source": source, "loss": rounded(mean), "gap_percent": statistics["gap_percent"], "gap_nats": statistics["gap_nats"],
+            "interval_percent": statistics["interval_percent"], "bits_per_byte": rounded(mean and mean / math.log(2) / 1.9),
+            "excess_nats": rounded(mean and 0.02 + gap / 100) if source.startswith("markov") else None}
+
+
+def checks_of(gap):
+    scores = [(f"arithmetic carry {carry}", "accuracy", 0.97 - 0.06 * carry, -gap / 100) for carry in range(3)]
+    scores += [("bracket completion", "accuracy", 0.88, -gap / 120), ("multiple choice, calibration", "ECE", 0.031, gap / 500)]
+    return [{"name": name, "value": rounded(score + change, 4), "unit": unit, "reference": rounded(score, 4)}
+            for name, unit, score, change in scores]
+
+
+def cost_of(backend, speed, tokens_to_loss):
+    cpu = backend == "cpu"
+    rate = (28100 if cpu else 412000) * speed
+    return {"tokens_per_s": rounded(rate, 1), "speed": speed, "tflops": rounded(5e-6 * rate if cpu else 9.7e-4 * rate, 3),
+            "utilisation": rounded(0.41 / max(1, speed), 3),
+            "peak_name": "OpenBLAS SGEMM, measured" if cpu else "989 TFLOP/s BF16 dense",
+            "memory_bytes": int((6.4e7 if cpu else 4.1e9) * (0.6 + 0.4 / speed)), "checkpoint_seconds": 0.021 if cpu else 1.9,
+            "checkpoint_bytes": 9830400 if cpu else 1947600000, "joules_per_token": None if cpu else rounded(0.0016 / speed, 6),
+            "price_per_million_tokens": None, "tokens_to_reference_loss": tokens_to_loss}
 
 
 class Comparison:
@@ -204,35 +233,18 @@ class Comparison:
         diverged = sum(one["ending"] == "diverged" for one in trials)
         statistics = gap_statistics([] if first else trials, references, source, margin)
         quantizer, gradient = (None, None) if quality is None else telemetry(self.rng, self.layers, quality, self.steps)
-        heldout = []
-        for number, one in enumerate(self.sources):
-            losses = [value for value in (final_loss(trial, one) for trial in trials) if value is not None]
-            own = gap_statistics([] if first else trials, references, one, margin)
-            mean = sum(losses) / len(losses) if losses else None
-            heldout.append({"source": one, "loss": rounded(mean), "gap_percent": own["gap_percent"],
-                            "gap_nats": own["gap_nats"], "interval_percent": own["interval_percent"],
-                            "bits_per_byte": rounded(mean and mean / math.log(2) / 1.9),
-                            "excess_nats": rounded(mean and 0.02 + gap / 100) if one.startswith("markov") else None})
+        heldout = [heldout_of(one, trials, [] if first else references, margin, gap) for one in self.sources]
+        tokens = report["training"]["tokens"]
         spikes = sum(event["what"] == "loss spike" for one in trials for event in one["events"])
-        base = 28100 if report["hardware"]["backend"] == "cpu" else 412000
         report["arms"].append({
             "name": name, "description": description or f"precision.recipe={name}", "is_reference": first,
             "verdict": verdict_of(name, report["reference"], statistics, margin, diverged),
             "divergences": {"count": diverged, "of": len(ended), "bound": divergence_bound(diverged, len(ended))},
-            "spikes": {"count": spikes, "per_million_tokens": rounded(spikes * 1e6 / (report["training"]["tokens"] * max(1, len(ended))), 4)},
+            "spikes": {"count": spikes, "per_million_tokens": rounded(1e6 * spikes / (tokens * max(1, len(ended))), 4)},
             "skipped_steps": 0, "heldout": heldout,
-            "checks": [{"name": f"arithmetic carry {carry}", "value": rounded(0.97 - 0.06 * carry - gap / 100, 3), "unit": "accuracy",
-                        "reference": rounded(0.97 - 0.06 * carry, 3)} for carry in range(3)] + [
-                {"name": "bracket completion", "value": rounded(0.88 - gap / 120, 3), "unit": "accuracy", "reference": 0.88},
-                {"name": "multiple choice, calibration", "value": rounded(0.031 + gap / 500, 4), "unit": "ECE", "reference": 0.031}]
-            if checks else [],
+            "checks": checks_of(gap) if checks else [],
             "gradient": gradient, "quantizer": quantizer,
-            "cost": {"tokens_per_s": rounded(base * speed, 1), "speed": speed, "tflops": rounded(0.14 * base / 28100 * speed, 3),
-                     "utilisation": rounded(0.41 / (1 if speed <= 1 else 1.7), 3), "peak_name": "OpenBLAS SGEMM, measured" if base < 1e5
-                     else "989 TFLOP/s BF16 dense", "memory_bytes": int(4.1e9 * (0.6 + 0.4 / speed)) if base > 1e5 else int(6.4e7 / speed),
-                     "checkpoint_seconds": 0.021, "checkpoint_bytes": 9830400, "joules_per_token": None if base < 1e5
-                     else rounded(0.0016 / speed, 6), "price_per_million_tokens": None,
-                     "tokens_to_reference_loss": 1.0 if first else tokens_to_loss},
+            "cost": cost_of(report["hardware"]["backend"], speed, 1.0 if first else tokens_to_loss),
             "recovery": {"nan": "skipped 1 step, then as before", "nan_ok": True, "resume": "equal to the bit", "resume_ok": True},
             "trials": trials})
         differences = report["lock"]["differences"] or [{"key": "precision.recipe", "values": {}}]
@@ -243,8 +255,8 @@ class Comparison:
 
 def study():
     """What the README shows: four precisions with three seeds, on a device."""
-    made = Comparison("Four precisions on kernel sources, 162M parameters", 11, 4000, 32768, 700, ["code", "documentation", "markov 2"],
-                      [1, 2, 3], blocks=12)
+    made = Comparison("Four precisions on kernel sources, 162M parameters", 11, 4000, 32768, 700,
+                      ["code", "documentation", "markov 2"], [1, 2, 3], blocks=12)
     made.report["hardware"] = {"backend": "cuda", "device": "NVIDIA H200", "threads": 16}
     made.report["model"] = {"name": "dense-162m", "parameters": 162_300_000, "pattern": "*-" * 12, "vocab": 32768}
     made.arm("bf16")
@@ -286,7 +298,8 @@ def incomplete():
                "grad_norm": [], "evals": [], "events": []}
     made.arm("nvfp4", 0.6, 0.8, checks=False, trials=[
         draw("nvfp4", 1, 0.6), draw("nvfp4", 2, 0.6, ends_at=0.55, ending="running"), dict(missing)])
-    made.arm("mxfp4", 2.0, 0.8, checks=False, trials=[dict(missing, seed=seed, folder=f"runs/mxfp4/seed-{seed}") for seed in (1, 2, 3)])
+    made.arm("mxfp4", 2.0, 0.8, checks=False, trials=[
+        dict(missing, seed=seed, folder=f"runs/mxfp4/seed-{seed}") for seed in (1, 2, 3)])
     report = made.report
     report.update(complete=False, build=None)
     report["model"]["pattern"] = None
@@ -314,7 +327,7 @@ def diverged():
     trials[1].update(loss=[None] * 400, grad_norm=[None] * 400)
     made.arm("e2m1", 5, 0.7, trials=trials)
     made.arm("e2m1-no-rht", 5, 0.7, diverges_at=0.02, ending="diverged")
-    made.report["arms"][1]["recovery"] = {"nan": "the loss did not come back", "nan_ok": False, "resume": "equal to the bit", "resume_ok": True}
+    made.report["arms"][1]["recovery"].update(nan="the loss did not come back", nan_ok=False)
     return made.report
 
 
@@ -340,7 +353,8 @@ def unstarted():
 def hostile():
     """Names as an attacker or a careless user would choose them. Whatever runs sets window.owned."""
     attack = "</script><img src=x onerror=\"window.owned=1\"><script>window.owned=1</script>"
-    names = [attack, "<!--<script>window.owned=1//", "__proto__", "=cmd|' /C calc'!A0,\"quoted\"\nsecond line", "/*SCRIPT*/\u202egnp.txt" + "w" * 300]
+    names = [attack, "<!--<script>window.owned=1//", "__proto__", "=cmd|' /C calc'!A0,\"quoted\"\nsecond line",
+             "/*SCRIPT*/\u202egnp.txt" + "w" * 300]
     made = Comparison(f"<svg onload=window.owned=1>{attack}", 81, 200, 2048, 100, [attack, "constructor"], [1, 2])
     for number, name in enumerate(names):
         made.arm(name, 0.4 * number, 0.9, quality=None if number == 0 else 0, description=attack)
@@ -363,7 +377,8 @@ def hostile():
     return report
 
 
-CASES = {function.__name__: function for function in (study, quickstart, many, incomplete, unstarted, alone, diverged, factors, hostile)}
+CASES = {function.__name__: function for function in (
+    study, quickstart, many, incomplete, unstarted, alone, diverged, factors, hostile)}
 
 
 def write(name, folder):

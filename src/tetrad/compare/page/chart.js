@@ -171,8 +171,8 @@ class LineChart {
     }).observe(figure);
   }
 
-  /** spec: {series, x, y, caption, strip?, zero?, dots?, empty}. A series is what average() gives, with index and name, and perhaps
-   *  endings [[x, y]] and events [x]. x: {low, high, log, label, format, ticks?(width)}, y: {low, high, format,
+  /** spec: {series, x, y, caption, strip?, zero?, dots?, empty, hidden?}. A series is what average() gives, with index and name,
+   *  and perhaps endings [[x, y]] and events [x]. x: {low, high, log, label, format, ticks?(width)}, y: {low, high, format,
    *  tick(value, decimals), ticks?}. */
   show(spec) {
     this.spec = spec;
@@ -182,19 +182,22 @@ class LineChart {
 
   draw() {
     const {series, x, y, strip} = this.spec;
-    this.height = this.width < 560 ? 250 : this.spec.height ?? 330;
+    const empty = series.every((one) => one.xs.length === 0);
+    this.height = empty ? 72 : this.width < 560 ? 250 : this.spec.height ?? 330;
     const right = this.width - MARGIN.right;
     const bottom = this.height - MARGIN.bottom;
     this.x = scaleBetween(x.low, x.high, MARGIN.left, right, x.log);
     this.y = scaleBetween(y.low, y.high, bottom, MARGIN.top, false);
     setAttributes(this.plot, {viewBox: `0 0 ${this.width} ${this.height}`, width: this.width, height: this.height});
     const inside = svg('g', {'clip-path': `url(#${this.clip})`});
-    const frame = {x: MARGIN.left, y: MARGIN.top - 6, width: right - MARGIN.left, height: bottom - MARGIN.top + 7};
+    // To the right there is room for the marks of the last points.
+    const frame = {x: MARGIN.left, y: MARGIN.top - 6, width: right - MARGIN.left + 6, height: bottom - MARGIN.top + 7};
     this.plot.replaceChildren(svg('defs', {}, svg('clipPath', {id: this.clip}, svg('rect', frame))));
+    this.grid = this.hoverGrid();
+    if (empty) return this.drawEmpty();
     if (strip) this.drawStrip(strip, right);
     this.drawAxes(right, bottom);
     this.plot.append(inside);
-    if (series.every((one) => one.xs.length === 0)) this.drawEmpty();
     const lines = series.reduce((sum, one) => sum + one.trials.length, 1);
     this.trialBuckets = Math.round(Math.max(60, Math.min(this.width / 2, POINT_BUDGET / lines / 2)));
     for (const one of series) this.drawBand(inside, one);
@@ -204,23 +207,22 @@ class LineChart {
     this.cross = svg('line', {class: 'crosshair', y1: MARGIN.top - 6, y2: bottom, visibility: 'hidden'});
     this.dots = svg('g', {});
     this.plot.append(this.cross, this.dots);
-    this.grid = this.hoverGrid();
     setAttributes(this.plot, {'aria-valuemax': Math.max(0, this.grid.length - 1)});
   }
 
   drawAxes(right, bottom) {
     const {x, y} = this.spec;
+    for (const [value, label] of this.xTicks()) {
+      const at = this.x.at(value);
+      this.plot.append(svg('line', {class: 'grid', x1: at, x2: at, y1: MARGIN.top - 6, y2: bottom}),
+                       svg('text', {x: at, y: bottom + 16, 'text-anchor': 'middle'}, label));
+    }
     const ticks = y.ticks ?? niceTicks(y.low, y.high, 6);
     for (const value of ticks.values) {
       const at = this.y.at(value);
       const zero = value === 0 && this.spec.zero;
       this.plot.append(svg('line', {class: zero ? 'zero' : 'grid', x1: MARGIN.left, x2: right, y1: at, y2: at}),
                        svg('text', {x: MARGIN.left - 8, y: at + 4, 'text-anchor': 'end'}, y.tick(value, ticks.decimals)));
-    }
-    for (const [value, label] of this.xTicks()) {
-      const at = this.x.at(value);
-      this.plot.append(svg('line', {class: 'grid', x1: at, x2: at, y1: MARGIN.top - 6, y2: bottom}),
-                       svg('text', {x: at, y: bottom + 16, 'text-anchor': 'middle'}, label));
     }
     this.plot.append(svg('line', {class: 'axis', x1: MARGIN.left, x2: right, y1: bottom, y2: bottom}),
                      svg('text', {x: (MARGIN.left + right) / 2, y: bottom + 32, 'text-anchor': 'middle'}, x.label));
@@ -240,7 +242,7 @@ class LineChart {
   }
   drawEmpty() {
     this.plot.append(svg('text', {class: 'empty', x: this.width / 2, y: this.height / 2, 'text-anchor': 'middle'},
-                         this.spec.empty));
+                         this.spec.series.length > 0 ? this.spec.empty : this.spec.hidden ?? this.spec.empty));
   }
 
   /** The points inside the range, with one more on each side so that lines reach the edge. */
@@ -431,7 +433,8 @@ class HeatMap {
     const every = Math.ceil(13 / this.cell);  // a line of text must not lie on the next
     const elements = shown.flatMap((text, column) => {
       const x = (HeatMap.LEFT + (column + 0.5) * this.cell + 4).toFixed(1);
-      return column % every ? [] : [svg('text', {transform: `translate(${x} ${below + 8}) rotate(-58)`, 'text-anchor': 'end'}, text)];
+      const slanted = {transform: `translate(${x} ${below + 8}) rotate(-58)`, 'text-anchor': 'end'};
+      return column % every ? [] : [svg('text', slanted, text)];
     });
     return {elements, height: 16 + Math.max(...shown.map((text) => text.length), 4) * 5.4};
   }
@@ -461,8 +464,9 @@ class HeatMap {
     const rows = this.describe(this.cells.get(this.key_of(layer, operand)));
     setAttributes(this.mark, {x: HeatMap.LEFT + column * this.cell - 0.5, y: row * HeatMap.ROW - 0.5, visibility: 'visible'});
     tooltip.show(clientX, clientY, `${layer} · ${operand}`, rows, `${layer} ${operand}`);
+    const spoken = rows.map((one) => `${one.name} ${one.value}`).join(', ');
     setAttributes(this.plot, {'aria-valuenow': row * this.layers.length + column,
-                              'aria-valuetext': `${layer} ${operand}: ${rows.map((one) => `${one.name} ${one.value}`).join(', ')}`});
+                              'aria-valuetext': `${layer} ${operand}: ${spoken}`});
   }
   leave() {
     this.place = undefined;

@@ -10,7 +10,8 @@ const patternText = (pattern) => (pattern?.length > 16 ? `${pattern.slice(0, 12)
 function factsOf(report) {
   const {model = {}, training = {}, hardware = {}} = report;
   const device = [hardware?.backend, hardware?.threads ? plural(hardware.threads, 'thread') : null].filter(Boolean).join(', ');
-  const shape = [isNumber(training?.batch) && isNumber(training?.sequence) ? `${training.batch} × ${training.sequence} per step` : null,
+  const batch = isNumber(training?.batch) && isNumber(training?.sequence);
+  const shape = [batch ? `${training.batch} × ${training.sequence} per step` : null,
                  isNumber(training?.steps) ? `${write.whole(training.steps)} steps` : null].filter(Boolean).join(', ');
   return [
     ['Model', model?.name, [patternText(model?.pattern), isNumber(model?.vocab) ? `vocabulary ${write.whole(model.vocab)}` : null]],
@@ -157,19 +158,20 @@ class Curves {
     });
   }
   shown() { return this.arms.filter((arm) => !this.hidden.has(arm.index)); }
-  axisOf(choice) {
-    const firsts = this.arms.flatMap((arm) => arm.runs.map((run) => run.train.xs[0])).filter((first) => first > 0);
+  axisOf(choice, source) {
+    const curves = this.arms.flatMap((arm) => arm.runs.map((run) => (source === null ? run.train : run.heldout.get(source))));
+    const firsts = curves.map((curve) => curve?.xs[0]).filter((first) => first > 0);
     const least = firsts.length ? Math.min(...firsts) : 1;
-    const low = choice.from > 0 ? choice.from * this.tokens : choice.log ? Math.min(least, this.tokens / 2) : 0;
+    const low = choice.from > 0 ? choice.from * this.tokens : choice.log ? Math.min(0.95 * least, this.tokens / 2) : 0;
     return {low, high: this.tokens, log: choice.log, label: 'training tokens', format: (tokens) => `${write.whole(tokens)} tokens`};
   }
 
   draw() {
     const choice = this.readControls();
-    const x = this.axisOf(choice);
+    const x = this.axisOf(choice, choice.source);
     this.drawLoss(choice, x);
     this.drawGap(choice, x);
-    this.drawNorm(choice, x);
+    this.drawNorm(choice, this.axisOf(choice, null));
   }
   drawLoss(choice, x) {
     const series = this.shown().map((arm) => {
@@ -180,14 +182,15 @@ class Curves {
       });
       return {index: arm.index, name: arm.name, ...average(curves), endings, events: this.eventsOf(arm, choice)};
     });
-    const range = lossRange(healthyFirst(series.flatMap((one) => one.trials)), x, !choice.log && choice.from === 0 && choice.source === null);
+    const cutsBeginning = !choice.log && choice.from === 0 && choice.source === null;
+    const range = lossRange(healthyFirst(series.flatMap((one) => one.trials)), x, cutsBeginning);
     this.loss.show({
       series, x, caption: this.lossCaption(choice, series), dots: choice.source !== null, empty: 'No loss is known here.',
+      hidden: 'Every arm is hidden.',
       y: {...range, format: write.loss, tick: (value, decimals) => write.fixed(Math.max(1, decimals))(value)}});
   }
   lossCaption(choice, series) {
-    const what = choice.source === null ? 'nats per token on the training data' : `nats per token, held out from ${short(choice.source)}`;
-    const parts = [what];
+    const parts = [`nats per token${choice.source === null ? ' on the training data' : `, held out from ${short(choice.source)}`}`];
     if (series.some((one) => one.total > 1)) parts.push('thick: mean of the trials', `band: ${this.bandText(series)}`);
     if (series.some((one) => one.endings?.length)) parts.push('✕ diverged');
     if (series.some((one) => one.events?.length)) parts.push('▾ an event');
@@ -222,7 +225,7 @@ class Curves {
     const series = this.shown().map((arm) => ({index: arm.index, name: arm.name, ...average(this.curvesOf(arm, choice, 'norm'))}));
     const text = (value) => write.digits(10 ** value);
     this.norm.show({
-      series, x, height: 240, empty: 'No gradient norm is known here.',
+      series, x, height: 240, empty: 'No gradient norm is known here.', hidden: 'Every arm is hidden.',
       caption: `before clipping, geometric mean${series.some((one) => one.total > 1) ? ' of the trials' : ''}`,
       y: {...normRange(series.flatMap((one) => one.trials), x), format: text, tick: text}});
   }

@@ -23,8 +23,8 @@ function makeLegend(host, arms, redraw) {
     redraw();
   };
   host.replaceChildren(...arms.map((arm) => {
-    const button = html('button', {type: 'button', 'aria-pressed': 'true', title: 'Click to hide or show; with shift, only this one'},
-                        swatch(arm.index), nameElement(arm.name));
+    const title = 'Click to hide or show; with shift, only this one';
+    const button = html('button', {type: 'button', 'aria-pressed': 'true', title}, swatch(arm.index), nameElement(arm.name));
     button.addEventListener('click', (event) => toggle(arm.index, event.shiftKey));
     return button;
   }));
@@ -42,8 +42,9 @@ function dataTable(caption, columns, groups) {
       const classes = [column.number ? 'number' : column.kind, row.best?.has(i) ? 'best' : null].filter(Boolean).join(' ');
       return html('td', {class: classes || null}, cell ?? unavailable());
     })))));
-  return html('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': caption},
-              html('table', {class: columns.length < 5 ? 'compact' : null}, html('caption', {}, caption), html('thead', {}, head), ...bodies));
+  const table = html('table', {class: columns.length < 5 ? 'compact' : null},
+                     html('caption', {}, caption), html('thead', {}, head), ...bodies);
+  return html('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': caption}, table);
 }
 
 // ---- Verdicts
@@ -129,16 +130,18 @@ function verdictCard(arm, index, report, reach) {
   const kind = kindOf(arm);
   const [symbol, word] = VERDICTS[kind];
   const verdict = arm.verdict ?? {};
+  // Of an arm that diverged, the gap would be that of the survivors: it stays among the statistics.
+  const judges = kind !== 'reference' && kind !== 'diverged';
   const numbers = (kind === 'reference'
     ? [[write.loss(listOf(arm.heldout)[0]?.loss), 'held-out loss'], [write.count(arm.cost?.tokens_per_s), 'tokens/s']]
-    : [[write.gap(verdict.gap_percent), 'loss gap'], [write.ratio(arm.cost?.speed), 'speed'],
+    : [[judges ? write.gap(verdict.gap_percent) : null, 'loss gap'], [write.ratio(arm.cost?.speed), 'speed'],
        [write.ratio(timeToReferenceLoss(arm)), 'time to equal loss']]).filter(([value]) => value !== null);
   return html(
     'article', {class: `card ${kind}`, 'data-arm': index},
     html('header', {}, html('h3', {}, armName(index, arm)), html('span', {class: 'badge'}, `${symbol} ${word}`)),
     html('p', {class: 'description name'}, arm.description ?? ''),
     html('p', {}, meaningOf(arm, report)),
-    isNumber(verdict.gap_percent) && kind !== 'reference' ? forestPlot(verdict, report.margin_percent, reach) : null,
+    isNumber(verdict.gap_percent) && judges ? forestPlot(verdict, report.margin_percent, reach) : null,
     numbers.length ? html('dl', {class: 'key'}, ...numbers.map(
       ([value, name]) => html('div', {}, html('dt', {}, name), html('dd', {}, value)))) : null,
     verdict.text && kind !== 'reference' ? html('p', {class: 'exact name'}, verdict.text.replaceAll(' %', '\u00a0%')) : null,
@@ -318,7 +321,8 @@ function fillGradients(report) {
   const {body, note} = sectionOf('gradients');
   const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => arm.gradient);
   if (arms.length === 0) return note('Gradients were not compared.');
-  note(`On the same weights and the same batch as ${short(report.reference)}: 1 is the same direction, and a norm ratio of 1 the same size.`);
+  note(`On the same weights and the same batch as ${short(report.reference)}: a cosine of 1 is the same direction, ` +
+       'a norm ratio of 1 the same size.');
   const rows = arms.map(([arm, index]) => ({cells: [
     armName(index, arm), write.fixed(4)(arm.gradient.cosine), write.fixed(3)(arm.gradient.norm_ratio)]}));
   body.append(dataTable('The whole gradient', [
@@ -337,10 +341,12 @@ function fillGradients(report) {
   const least = known.reduce((low, value) => Math.min(low, value), 1);
   const chart = new LineChart(figure, 'Cosine by layer', 'Cosine of the gradient with that of the reference, by layer.');
   const draw = () => chart.show({
-    series: series.filter((one) => !hidden.has(one.index)), dots: true, height: 260, caption: 'in the order of the model', empty: 'no cosine was measured',
+    series: series.filter((one) => !hidden.has(one.index)), dots: true, height: 260, caption: 'in the order of the model',
+    empty: 'No cosine was measured.', hidden: 'Every arm is hidden.',
     x: {low: -0.5, high: layers.length - 0.5, log: false, label: 'layer', format: (i) => layers[i],
         ticks: (width) => layerTicks(layers, width)},
-    y: {low: least - 0.08 * (1 - least) - 1e-6, high: 1 + 0.05 * (1 - least) + 1e-6, format: write.fixed(4), tick: (value, decimals) => write.fixed(decimals)(value)},
+    y: {low: least - 0.08 * (1 - least) - 1e-6, high: 1 + 0.05 * (1 - least) + 1e-6, format: write.fixed(4),
+        tick: (value, decimals) => write.fixed(decimals)(value)},
   });
   const hidden = makeLegend(legend, series, draw);
   draw();
@@ -376,8 +382,8 @@ function fillCost(report) {
   const missing = columns.filter((column) => !column.values.some(isNumber)).map((column) => column.title);
   const peaks = [...new Set(arms.map((arm) => arm.cost?.peak_name).filter(Boolean))];
   const sentences = [
-    `Speed, tokens and time to equal loss are relative to ${short(report.reference)}: tokens to equal loss is the budget that reaches its ` +
-      'final loss, time to equal loss is that divided by the speed.',
+    `Speed, tokens and time to equal loss are relative to ${short(report.reference)}: tokens to equal loss is the budget that ` +
+      'reaches its final loss, time to equal loss is that divided by the speed.',
     peaks.length ? `Utilisation is the share of ${joined(peaks.map(short))}.` : null,
     'Underlined is the best of a column.',
     missing.length ? `Unavailable here: ${joined(missing)}.` : null,
@@ -404,17 +410,19 @@ function fillRecovery(report) {
   const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => arm.recovery);
   if (arms.length === 0) return note('Recovery was not tested.');
   note('A NaN was put into a gradient, and a training was stopped and resumed.');
-  body.replaceChildren(dataTable('Recovery tests', [{title: 'arm'}, {title: 'after a NaN', kind: 'words'},
-                                                    {title: 'after a resume', kind: 'words'}], [arms.map(([arm, index]) => ({cells: [
-    armName(index, arm), judged(arm.recovery.nan, arm.recovery.nan_ok), judged(arm.recovery.resume, arm.recovery.resume_ok)]}))]));
+  const rows = arms.map(([arm, index]) => ({cells: [
+    armName(index, arm), judged(arm.recovery.nan, arm.recovery.nan_ok), judged(arm.recovery.resume, arm.recovery.resume_ok)]}));
+  body.replaceChildren(dataTable('Recovery tests', [
+    {title: 'arm'}, {title: 'after a NaN', kind: 'words'}, {title: 'after a resume', kind: 'words'}], [rows]));
 }
 
 function checkCell(arm, name) {
   const check = listOf(arm.checks).find((one) => one.name === name);
   if (!check || !isNumber(check.value)) return null;
   if (arm.is_reference || !isNumber(check.reference)) return write.digits(check.value);
-  return html('span', {}, write.digits(check.value), html('span', {class: 'unit'},
-                                                           ` (${signed(write.digits)(Number((check.value - check.reference).toPrecision(3)))})`));
+  // Rounded first: the difference of two decimals has a tail of digits.
+  const difference = signed(write.digits)(Number((check.value - check.reference).toFixed(9)));
+  return html('span', {}, write.digits(check.value), html('span', {class: 'unit'}, ` (${difference})`));
 }
 function fillChecks(report) {
   const {body, note} = sectionOf('checks');
@@ -424,7 +432,8 @@ function fillChecks(report) {
   note('In brackets, the difference from the reference.');
   const columns = [{title: 'check'}, {title: 'unit', kind: 'exact'},
                    ...arms.map((arm, index) => ({title: armName(index, arm), number: true}))];
-  const rows = [...checks].map(([name, unit]) => ({cells: [nameElement(name), nameElement(unit), ...arms.map((arm) => checkCell(arm, name))]}));
+  const rows = [...checks].map(([name, unit]) => ({
+    cells: [nameElement(name), nameElement(unit), ...arms.map((arm) => checkCell(arm, name))]}));
   body.replaceChildren(dataTable('Each arm scored', columns, [rows]));
 }
 
@@ -449,7 +458,7 @@ function fillLock(report) {
       cells: [nameElement(one.key, 'code'), ...arms.map((arm) => exact(valueOf(one.values, arm.name)))]}))]));
   }
   if (listOf(lock.axes).length > 0) {
-    body.append(dataTable('What every arm was trained with in turn', [{title: 'key'}, {title: 'values', kind: 'words'}],
-                          [lock.axes.map((axis) => ({cells: [nameElement(axis.key, 'code'), exact(listOf(axis.values).join(', '))]}))]));
+    const rows = lock.axes.map((axis) => ({cells: [nameElement(axis.key, 'code'), exact(listOf(axis.values).join(', '))]}));
+    body.append(dataTable('What every arm was trained with in turn', [{title: 'key'}, {title: 'values', kind: 'words'}], [rows]));
   }
 }
