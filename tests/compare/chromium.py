@@ -38,11 +38,12 @@ class Browser:
         for fd in (child_in, self.out, self.into, child_out):
             os.close(fd)
         child_in, self.out, self.into, child_out = high
+        # Python can pass a descriptor on only under its own number, so 3 and 4 of this process are taken for it.
         os.dup2(child_in, 3)
         os.dup2(child_out, 4)
         options = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}/profile", "--no-first-run",
-                   "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-                   "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US"]
+                   "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
+                   "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US"]
         if os.geteuid() == 0:  # the sandbox refuses to run as root, which is what containers of CI are
             options.append("--no-sandbox")
         self.log = open(f"{folder}/browser.log", "wb")

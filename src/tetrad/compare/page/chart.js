@@ -403,7 +403,7 @@ class HeatMap {
     this.operands.forEach((operand, row) => {
       elements.push(svg('text', {x: HeatMap.LEFT - 8, y: row * HeatMap.ROW + 13.5, 'text-anchor': 'end'}, operand));
       this.layers.forEach((layer, column) => {
-        const cell = this.cells.get(this.key_of(layer, operand));
+        const cell = this.cells.get(this.keyOf(layer, operand));
         const share = cell ? this.metric.share(cell) : null;
         const fill = share === null ? {class: 'heat-ground'} : {style: `fill:${heatColour(share)}`};
         elements.push(svg('rect', {...fill, x: HeatMap.LEFT + column * this.cell, y: row * HeatMap.ROW,
@@ -461,7 +461,7 @@ class HeatMap {
   stand(column, row, clientX, clientY) {
     this.place = [column, row];
     const [layer, operand] = [this.layers[column], this.operands[row]];
-    const rows = this.describe(this.cells.get(this.key_of(layer, operand)));
+    const rows = this.describe(this.cells.get(this.keyOf(layer, operand)));
     setAttributes(this.mark, {x: HeatMap.LEFT + column * this.cell - 0.5, y: row * HeatMap.ROW - 0.5, visibility: 'visible'});
     tooltip.show(clientX, clientY, `${layer} · ${operand}`, rows, `${layer} ${operand}`);
     const spoken = rows.map((one) => `${one.name} ${one.value}`).join(', ');

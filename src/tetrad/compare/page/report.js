@@ -192,6 +192,7 @@ class Curves {
   lossCaption(choice, series) {
     const parts = [`nats per token${choice.source === null ? ' on the training data' : `, held out from ${short(choice.source)}`}`];
     if (series.some((one) => one.total > 1)) parts.push('thick: mean of the trials', `band: ${this.bandText(series)}`);
+    if (series.some((one) => one.counts.some((count) => count < one.total))) parts.push('dotted: not all trials');
     if (series.some((one) => one.endings?.length)) parts.push('✕ diverged');
     if (series.some((one) => one.events?.length)) parts.push('▾ an event');
     return parts.join(' · ');

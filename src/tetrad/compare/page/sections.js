@@ -275,7 +275,7 @@ function quantizerMap(arm, index, body) {
   figure.append(host);
   body.append(figure);
   const map = new HeatMap(host, {
-    cells, key_of: cellKey, label: `Quantizer map of ${arm.name}. Arrow keys move from cell to cell.`,
+    cells, keyOf: cellKey, label: `Quantizer map of ${arm.name}. Arrow keys move from cell to cell.`,
     layers: [...new Set(list.map((cell) => String(cell.layer)))], operands: [...new Set(list.map((cell) => String(cell.operand)))],
     describe: (cell) => (cell ? [...METRICS.map((metric) => ({
       name: metric.name, value: isNumber(cell[metric.key]) ? metric.format(cell[metric.key]) : 'unavailable'})),
