@@ -6,28 +6,37 @@
 namespace tetrad {
 namespace {
 
-void replace(std::string& text, std::string_view placeholder, std::string_view by) {
-  text.replace(text.find(placeholder), placeholder.size(), by);
+/// JSON that may stand in a script element: without a '<' nothing in it looks like a tag.
+std::string inside_script(const nlohmann::json& json) {
+  std::string text;
+  for (const char c : json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+    if (c == '<')
+      text += "\\u003c";
+    else
+      text += c;
+  return text;
 }
 
-/// Text that may stand in a script element: nothing in it ends the element.
-std::string inside_script(std::string json) {
-  for (std::size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3)
-    json.insert(at + 1, 1, '\\');
-  for (std::size_t at = 0; (at = json.find("<!--", at)) != std::string::npos; at += 9)
-    json.replace(at, 1, "\\u003c");
-  return json;
+/// The text before a placeholder, which `rest` then begins behind.
+std::string_view take_until(std::string_view& rest, std::string_view placeholder) {
+  const std::size_t at = rest.find(placeholder);
+  const std::string_view before = rest.substr(0, at);
+  rest.remove_prefix(at + placeholder.size());
+  return before;
 }
 
 }  // namespace
 
 std::string make_page(const nlohmann::json& report) {
-  std::string page(kPageHtml);
-  replace(page, "/*STYLE*/", kPageStyle);
-  replace(page, "/*SCRIPT*/", kPageScript);
-  replace(page, "/*REPORT*/",
-          inside_script(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
-  return page;
+  // Piece by piece: what is put in may itself hold the text of a placeholder.
+  std::string_view rest = kPageHtml;
+  std::string page(take_until(rest, "/*STYLE*/"));
+  page += kPageStyle;
+  page += take_until(rest, "/*REPORT*/");
+  page += inside_script(report);
+  page += take_until(rest, "/*SCRIPT*/");
+  page += kPageScript;
+  return page.append(rest);
 }
 
 }  // namespace tetrad
