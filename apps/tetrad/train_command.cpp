@@ -8,13 +8,13 @@
 #include "backend_choice.h"
 #include "command.h"
 #include "dry_run.h"
-#include "run_folder.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/http/address.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/train/metrics_server.h"
+#include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
 
@@ -176,7 +176,7 @@ ExitCode run(const TrainOptions& options) {
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
   if (!config.run.metrics_address.empty()) metrics.emplace(config.run.metrics_address, page);
   const RunFolder held =
-      resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, config);
+      resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, to_yaml(config));
   const std::filesystem::path& folder = held.path();
   RunLog log(folder / "log.txt");
   warn_about_memory(config, backend, log);

@@ -66,22 +66,24 @@ std::string explain(const Config& config, const Provenance& provenance) {
   return out;
 }
 
-std::vector<std::string> differences(const Config& a, const Config& b) {
-  const Node root_a = config::write_node(a);
-  const Node root_b = config::write_node(b);
-  const auto leaves_a = config::leaves(root_a);
-  const auto leaves_b = config::leaves(root_b);
-  std::map<std::string_view, std::string> texts_b;
-  for (const auto& [key, node] : leaves_b) texts_b[key] = config::flow_text(*node);
+std::vector<std::pair<std::string, std::string>> leaf_texts(const Config& config) {
+  const Node root = config::write_node(config);
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const auto& [key, node] : config::leaves(root)) texts.emplace_back(key, config::flow_text(*node));
+  return texts;
+}
 
+std::vector<std::string> differences(const Config& a, const Config& b) {
+  const auto leaves_b = leaf_texts(b);
+  std::map<std::string_view, std::string_view> only_b(leaves_b.begin(), leaves_b.end());
   std::vector<std::string> keys;
-  for (const auto& [key, node] : leaves_a) {
-    const auto other = texts_b.find(key);
-    if (other == texts_b.end() || other->second != config::flow_text(*node)) keys.push_back(key);
-    if (other != texts_b.end()) texts_b.erase(other);
+  for (const auto& [key, text] : leaf_texts(a)) {
+    const auto other = only_b.find(key);
+    if (other == only_b.end() || other->second != text) keys.push_back(key);
+    if (other != only_b.end()) only_b.erase(other);
   }
-  for (const auto& [key, node] : leaves_b)
-    if (texts_b.contains(key)) keys.push_back(key);  // what only b has
+  for (const auto& [key, text] : leaves_b)
+    if (only_b.contains(key)) keys.push_back(key);
   return keys;
 }
 

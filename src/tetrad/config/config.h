@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tetrad/train/config.h"
@@ -39,6 +40,9 @@ std::string to_yaml(const Config& config);
 
 /// One line per value: "train.steps = 300  # run.yaml:12".
 std::string explain(const Config& config, const Provenance& provenance);
+
+/// Every value with its dotted key, as YAML on one line, in the order of the schema.
+std::vector<std::pair<std::string, std::string>> leaf_texts(const Config& config);
 
 /// Dotted keys whose values differ, in the order of the schema.
 std::vector<std::string> differences(const Config& a, const Config& b);

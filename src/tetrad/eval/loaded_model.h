@@ -45,6 +45,7 @@ class LoadedModel {
   /// A pass at the chosen precision.
   Pass pass() const;
 
+  bool has_tokenizer() const { return tokenizer_ != nullptr; }
   /// Throws Error (bad input) if the checkpoint has none.
   const Tokenizer& tokenizer() const;
 

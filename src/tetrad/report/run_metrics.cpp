@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kNoLoss = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLargestLoss = 1e30;  // as good as infinite, and sums of these still are numbers
 constexpr JsonLimits kLineLimits{.bytes = 1 << 16, .depth = 8};
 
@@ -25,13 +25,18 @@ double loss_of(const Json& line, const std::string& where) {
   const auto found = line.find("loss");
   TETRAD_CHECK(found != line.end() && (found->is_number() || found->is_null()),
                "{}: loss must be a number or null; is this a metrics.jsonl of `tetrad train`?", where);
-  const double loss = found->is_null() ? kNoLoss : found->get<double>();
-  return std::abs(loss) <= kLargestLoss ? loss : kNoLoss;
+  const double loss = found->is_null() ? kNothing : found->get<double>();
+  return std::abs(loss) <= kLargestLoss ? loss : kNothing;
 }
 
 std::int64_t count_of(const Json& line, const char* key, const std::string& where) {
   return checked_integer(member_of(line, key), fmt::format("{}: {}", where, key), 0,
                          std::numeric_limits<std::int64_t>::max());
+}
+
+double number_of(const Json& line, const char* key, double otherwise) {
+  const Json& value = member_of(line, key);
+  return value.is_number() ? value.get<double>() : otherwise;
 }
 
 /// Drops what a repeated stretch of steps replaces and appends.
@@ -45,11 +50,16 @@ void add_point(std::vector<Point>& points, const Point& point, const std::string
 }
 
 void add_train_line(const Json& line, const std::string& where, RunMetrics& run) {
-  TrainPoint point{.step = count_of(line, "step", where),
-                   .tokens = count_of(line, "tokens", where),
-                   .loss = loss_of(line, where)};
-  if (const Json& speed = member_of(line, "tokens_per_s"); speed.is_number() && speed.get<double>() > 0)
-    point.tokens_per_s = speed.get<double>();
+  TrainPoint point;
+  point.step = count_of(line, "step", where);
+  point.tokens = count_of(line, "tokens", where);
+  point.loss = loss_of(line, where);
+  point.tokens_per_s = std::max(number_of(line, "tokens_per_s", 0), 0.0);
+  point.grad_norm = number_of(line, "grad_norm", kNothing);
+  point.tflops = number_of(line, "tflops", 0);
+  point.memory_bytes = number_of(line, "memory_bytes", 0);
+  if (const double joules = number_of(line, "joules", kNothing); !std::isnan(joules)) point.joules = joules;
+  point.skipped = member_of(line, "skipped") == true;
   add_point(run.train, point, where);
 }
 
@@ -62,7 +72,35 @@ void add_eval_line(const Json& line, const std::string& where, RunMetrics& run) 
                   .bits_per_byte = {}};
   if (const Json& bits = member_of(line, "bits_per_byte"); bits.is_number())
     point.bits_per_byte = bits.get<double>();
+  if (const Json& excess = member_of(line, "excess_nats"); excess.is_number())
+    point.excess_nats = excess.get<double>();
   add_point(run.evals[source.get<std::string>()], point, where);
+}
+
+std::string text_of(const Json& line, const char* key) {
+  const Json& value = member_of(line, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+void add_event_line(const Json& line, const std::string& where, RunMetrics& run) {
+  run.events.push_back({count_of(line, "step", where), text_of(line, "what"), text_of(line, "where"),
+                        text_of(line, "action")});
+}
+
+void add_checkpoint_line(const Json& line, const std::string& where, RunMetrics& run) {
+  run.checkpoints.push_back(
+      {count_of(line, "step", where), number_of(line, "seconds", 0), number_of(line, "bytes", 0)});
+}
+
+void add_quant_line(const Json& line, const std::string& where, RunMetrics& run) {
+  run.quantizers.push_back({.step = count_of(line, "step", where),
+                            .layer = text_of(line, "layer"),
+                            .operand = text_of(line, "gemm") + "." + text_of(line, "operand"),
+                            .sqnr_db = number_of(line, "sqnr_db", kNothing),
+                            .amax = number_of(line, "amax", kNothing),
+                            .underflow = number_of(line, "underflow", 0),
+                            .saturated = number_of(line, "saturated", 0),
+                            .zero_scale_blocks = number_of(line, "zero_scale_blocks", 0)});
 }
 
 void add_line(std::string_view text, const std::string& where, RunMetrics& run) {
@@ -71,6 +109,9 @@ void add_line(std::string_view text, const std::string& where, RunMetrics& run) 
   TETRAD_CHECK(kind.is_string(), "{}: no metrics line: it has no \"kind\"", where);
   if (kind == "train") add_train_line(line, where, run);
   if (kind == "eval") add_eval_line(line, where, run);
+  if (kind == "event") add_event_line(line, where, run);
+  if (kind == "checkpoint") add_checkpoint_line(line, where, run);
+  if (kind == "quant") add_quant_line(line, where, run);
 }
 
 /// A file that a run in progress appends to is read, not mapped: resuming a run may shorten it.

@@ -18,6 +18,11 @@ struct TrainPoint {
   std::int64_t tokens = 0;  //!< seen up to and with this step
   double loss = 0;          //!< nats per token; NaN if it was not finite
   double tokens_per_s = 0;  //!< 0 if unknown
+  double grad_norm = 0;     //!< NaN if it was not finite or is not known
+  double tflops = 0;        //!< 0 if unknown
+  double memory_bytes = 0;  //!< peak so far; 0 if unknown
+  std::optional<double> joules = {};
+  bool skipped = false;
 };
 
 struct EvalPoint {
@@ -25,6 +30,31 @@ struct EvalPoint {
   std::int64_t tokens = 0;
   double loss = 0;  //!< nats per token; NaN if it was not finite
   std::optional<double> bits_per_byte;
+  std::optional<double> excess_nats = {};
+};
+
+/// Something about the run's health.
+struct EventPoint {
+  std::int64_t step = 0;
+  std::string what, where, action;
+};
+
+struct CheckpointPoint {
+  std::int64_t step = 0;
+  double seconds = 0;
+  double bytes = 0;
+};
+
+/// What one quantizer did to one operand in one step.
+struct QuantPoint {
+  std::int64_t step = 0;
+  std::string layer;
+  std::string operand;  //!< "fprop.x"
+  double sqnr_db = 0;   //!< this and the next: NaN if not finite
+  double amax = 0;
+  double underflow = 0;
+  double saturated = 0;
+  double zero_scale_blocks = 0;
 };
 
 struct RunMetrics {
@@ -33,6 +63,9 @@ struct RunMetrics {
   std::vector<std::string> sources;  //!< token files without .bin, as the configuration has them
   std::vector<TrainPoint> train;     //!< by step, ascending; never empty
   std::map<std::string, std::vector<EvalPoint>> evals;  //!< by source; by step, ascending
+  std::vector<EventPoint> events = {};
+  std::vector<CheckpointPoint> checkpoints = {};
+  std::vector<QuantPoint> quantizers = {};
 };
 
 /// Reads the lines of a metrics.jsonl into `run`. The last line may be torn, since the run may be going on. A

@@ -29,17 +29,17 @@ void RunLog::write(const std::string& line) {
   to_file(line);
   if (quiet_) return;
   end_progress();
-  fmt::print(stderr, "{}\n", line);
+  fmt::print(stderr, "{}{}\n", prefix_, line);
 }
 
 void RunLog::progress(const std::string& line) {
   to_file(line);
   if (quiet_) return;
   if (isatty(STDERR_FILENO) == 0) {
-    fmt::print(stderr, "{}\n", line);
+    fmt::print(stderr, "{}{}\n", prefix_, line);
     return;
   }
-  fmt::print(stderr, "\r\x1b[K{}", line);
+  fmt::print(stderr, "\r\x1b[K{}{}", prefix_, line);
   std::fflush(stderr);
   in_progress_line_ = true;
 }

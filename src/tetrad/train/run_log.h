@@ -17,6 +17,9 @@ class RunLog {
   /// Also appends to a file.
   explicit RunLog(const std::filesystem::path& file);
 
+  /// In front of every line for people, not in the file: which of several runs it is about.
+  void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
+
   /// `quiet` leaves only the file.
   void set_quiet(bool quiet) { quiet_ = quiet; }
 
@@ -37,6 +40,7 @@ class RunLog {
   void end_progress();
 
   std::unique_ptr<std::FILE, Close> file_;
+  std::string prefix_;
   bool quiet_ = false;
   bool in_progress_line_ = false;
 };

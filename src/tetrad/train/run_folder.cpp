@@ -1,4 +1,4 @@
-#include "run_folder.h"
+#include "tetrad/train/run_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -7,12 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/train/checkpoint_folder.h"
 
-namespace tetrad::app {
+namespace tetrad {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,7 +51,7 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
                path_.string());
 }
 
-RunFolder RunFolder::create(const fs::path& path, const Config& config) {
+RunFolder RunFolder::create(const fs::path& path, const std::string& config) {
   std::error_code error;
   fs::create_directories(path, error);
   TETRAD_CHECK(!error, "cannot create {}: {}", path.string(), error.message());
@@ -63,10 +62,10 @@ RunFolder RunFolder::create(const fs::path& path, const Config& config) {
                  path.string(), path.string());
     clear(path);
   }
-  write_file_atomically(path / "config.yaml", to_yaml(config));
+  write_file_atomically(path / "config.yaml", config);
   return folder;
 }
 
 RunFolder RunFolder::open(const fs::path& path) { return RunFolder(path); }
 
-}  // namespace tetrad::app
+}  // namespace tetrad

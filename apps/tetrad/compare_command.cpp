@@ -1,0 +1,263 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "backend_choice.h"
+#include "benchmarks.h"
+#include "command.h"
+#include "tetrad/compare/report.h"
+#include "tetrad/compare/runner.h"
+#include "tetrad/config/config.h"
+#include "tetrad/config/parse.h"
+#include "tetrad/core/error.h"
+#include "tetrad/core/threads.h"
+#include "tetrad/eval/checks.h"
+#include "tetrad/eval/choices.h"
+#include "tetrad/io/atomic_file.h"
+#include "tetrad/train/run_folder.h"
+#include "tetrad/train/trainer.h"
+#include "version.h"
+
+namespace tetrad::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CompareOptions {
+  std::vector<std::string> arguments;  //!< configuration files and key=value, in any order
+  std::string arms;
+  std::string out;
+  std::string resume;
+  std::int64_t seeds = 0;
+  double margin = 0;
+  std::vector<double> lr_factors;
+  double price = 0;
+  std::vector<std::string> choices;
+  bool light = false;
+  bool no_probes = false;
+  bool dry_run = false;
+  bool json = false;
+};
+
+constexpr const char* kPlanFile = "compare.yaml";
+constexpr const char* kCommonFile = "common.yaml";
+
+struct Definition {
+  ComparePlan plan;
+  std::string common;  //!< the configuration that all trials share, YAML
+};
+
+/// What was asked for on the command line.
+Definition asked_for(const CompareOptions& options) {
+  std::vector<std::string> files;
+  std::vector<std::string> overrides;
+  for (const std::string& word : options.arguments)
+    (word.find('=') != std::string::npos ? overrides : files).push_back(word);
+  TETRAD_CHECK(!files.empty() && !options.arms.empty(),
+               "tell what to compare: CONFIG.yaml and --arms, or --resume DIR");
+  ComparePlan plan = read_plan(options.arms);
+  if (options.seeds > 0) plan.seeds = options.seeds;
+  if (options.margin > 0) plan.margin = options.margin;
+  if (!options.lr_factors.empty()) plan.lr_factors = options.lr_factors;
+  return {plan, to_yaml(load_config(files, overrides))};
+}
+
+/// What a comparison that began is about.
+std::optional<Definition> found_in(const fs::path& folder) {
+  const fs::path plan = folder / kPlanFile;
+  if (!fs::exists(plan)) return std::nullopt;
+  return Definition{parse_plan(config::read_text(plan.string()), plan.string()),
+                    config::read_text((folder / kCommonFile).string())};
+}
+
+/// Seeds may be added to a comparison, since they come after those that are there; all else stays.
+Definition define(const CompareOptions& options, const fs::path& folder) {
+  const std::optional<Definition> found = found_in(folder);
+  if (options.resume.empty()) {
+    Definition asked = asked_for(options);
+    if (found) {
+      ComparePlan same = asked.plan;
+      same.seeds = found->plan.seeds;
+      TETRAD_CHECK(
+          same == found->plan && asked.common == found->common && asked.plan.seeds >= found->plan.seeds,
+          "{} holds another comparison: go on with that one (tetrad compare --resume {}) or choose another "
+          "--out",
+          folder.string(), folder.string());
+    }
+    return asked;
+  }
+  TETRAD_CHECK(found.has_value(), "{} is not the folder of a comparison: it has no {}", folder.string(),
+               kPlanFile);
+  TETRAD_CHECK(
+      options.arguments.empty() && options.arms.empty() && options.margin == 0 && options.lr_factors.empty(),
+      "--resume goes on with what {} says: leave everything else but --seeds out", folder.string());
+  Definition definition = *found;
+  TETRAD_CHECK(options.seeds == 0 || options.seeds >= definition.plan.seeds, "{} has {} seeds already",
+               folder.string(), definition.plan.seeds);
+  if (options.seeds > 0) definition.plan.seeds = options.seeds;
+  return definition;
+}
+
+ReportContext make_context(const CompareOptions& options, Backend& backend) {
+  ReportContext context;
+  context.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  context.build = kBuildId;
+  context.backend = backend.name();
+  const bool on_cpu = backend.name() == "cpu";
+  for (const auto& [name, value] : backend.properties())
+    if (name == (on_cpu ? "processor" : "device")) context.device = value;
+  context.threads = on_cpu ? thread_count() : 0;
+  if (options.price > 0) context.price_per_hour = options.price;
+  return context;
+}
+
+void measure_peak(Backend& backend, ReportContext& context) {
+  const std::int64_t edge = backend.name() == "cpu" ? 1024 : 8192;
+  bench::ReferenceProduct product(backend, edge, edge, edge);
+  const bench::Pair seconds = bench::Stopwatch(backend, 5).measure([&] { product(); }, [&] { product(); });
+  context.peak_tflops = product.flop() / seconds.work / 1e12;
+  context.peak_name = fmt::format("{} of {}³, measured", product.name(), edge);
+}
+
+/// False: stopped by a signal.
+bool run_probes(const Comparison& comparison, const fs::path& folder, const ChecksConfig& checks,
+                const ProbeContext& context, std::vector<ArmProbes>& probes) {
+  const std::size_t arms = comparison.plan.arms.size();
+  std::vector<Config> configs;
+  for (std::size_t i = 0; i < arms; ++i) configs.push_back(comparison.trials[i].config);
+  fmt::print(stderr, "gradients of all arms on the weights of {}\n", comparison.plan.arms[0].name);
+  const auto gradients =
+      compare_gradients(find_checkpoint(folder / comparison.trials[0].folder), configs, context.backend);
+  for (std::size_t i = 0; i < arms; ++i) {
+    probes[i].gradients = gradients[i];
+    fmt::print(stderr, "{}: a bad step and an interruption\n", comparison.plan.arms[i].name);
+    probes[i].recovery = test_recovery(configs[i], folder / "probes" / comparison.plan.arms[i].name, context);
+    if (!probes[i].recovery) return false;
+    fmt::print(stderr, "{}: checks\n", comparison.plan.arms[i].name);
+    LoadedModel model(folder / comparison.trials[i].folder, {}, context.backend);
+    std::vector<std::pair<std::string, std::string>> heldout;
+    for (const auto& [name, source] : configs[i].data.sources)
+      if (!source.heldout.empty()) heldout.emplace_back(name, source.heldout);
+    probes[i].checks = run_checks(model, heldout, checks);
+  }
+  fs::remove(folder / "probes");
+  return true;
+}
+
+std::vector<ArmOutcome> write_report(const Comparison& comparison, const fs::path& folder,
+                                     const std::vector<ArmProbes>& probes, const ReportContext& context) {
+  std::vector<ArmOutcome> arms = read_outcomes(comparison, folder);
+  const nlohmann::json report = make_report(comparison, arms, probes, context);
+  write_file_atomically(folder / "report.json", report.dump() + "\n");
+  write_file_atomically(folder / "report.html", make_page(report));
+  return arms;
+}
+
+void print_plan(const Comparison& comparison) {
+  const Config& config = comparison.trials.front().config;
+  const std::int64_t tokens = step_count(config.train) * config.train.batch * config.train.sequence;
+  fmt::print("{} runs of {} tokens, {}:\n", comparison.trials.size(), tokens, config.model.name);
+  for (const Trial& trial : comparison.trials) fmt::print("  {}\n", trial.folder);
+  fmt::print("{} keys are the same in all arms (SHA-256 {}); these differ:\n", comparison.lock.common_keys,
+             comparison.lock.common_sha256);
+  for (const Difference& difference : comparison.lock.differences) {
+    fmt::print("  {}\n", difference.key);
+    for (std::size_t i = 0; i < difference.values.size(); ++i)
+      fmt::print("    {}: {}\n", comparison.plan.arms[i].name, difference.values[i]);
+  }
+}
+
+ExitCode run(const CompareOptions& options) {
+  const fs::path folder = options.resume.empty() ? options.out : options.resume;
+  TETRAD_CHECK(!folder.empty() || options.dry_run, "tell where the runs and the report go: --out DIR");
+  const Definition definition = define(options, folder);
+  const Comparison comparison = expand(definition.plan, definition.common);
+  if (options.dry_run) {
+    print_plan(comparison);
+    return ExitCode::ok;
+  }
+  const RunConfig& how = comparison.trials.front().config.run;
+  if (how.threads > 0) set_thread_count(static_cast<int>(how.threads));
+  Backend& backend = choose_backend(how.backend);
+  for (std::size_t i = 0; i < definition.plan.arms.size(); ++i) open_dataset(comparison.trials[i].config);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  TETRAD_CHECK(!error, "cannot create {}: {}", folder.string(), error.message());
+  const RunFolder held = RunFolder::open(folder);
+  write_file_atomically(folder / kCommonFile, definition.common);
+  write_file_atomically(folder / kPlanFile, to_yaml(definition.plan));
+
+  for (const std::string& file : options.choices)
+    read_questions(file);  // what is wrong is found before hours pass
+  const StopSignals signals;
+  ReportContext context = make_context(options, backend);
+  std::vector<ArmProbes> probes(definition.plan.arms.size());
+  measure_peak(backend, context);
+  const auto report = [&] { return write_report(comparison, folder, probes, context); };
+  const RunnerOptions runner{kBuildId, !options.light, [&] { report(); }};
+  bool finished = run_trials(comparison, folder, runner, backend, signals);
+  if (finished && !options.no_probes)
+    finished =
+        run_probes(comparison, folder, {.choices = options.choices}, {kBuildId, backend, signals}, probes);
+  const std::vector<ArmOutcome> arms = report();
+  if (!finished) {
+    fmt::print(stderr, "stopped; go on with: tetrad compare --resume {}\n", folder.string());
+    return ExitCode::stopped_by_signal;
+  }
+  if (options.json)
+    fmt::print("{}\n", make_report(comparison, arms, probes, context).dump());
+  else
+    fmt::print("{}\nThe report: {}\n", summary_text(arms), (folder / "report.html").string());
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Action& action) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* command =
+      app.add_subcommand("compare", "The same training at several precisions, with a report to decide from");
+  command->add_option(
+      "CONFIG", options->arguments,
+      "What all arms share: YAML files, merged from left to right, and key=value with dotted keys");
+  command
+      ->add_option("--arms", options->arms,
+                   "Recipes (bf16,fp8,mxfp4,nvfp4), or a YAML file of arms; the first is the reference")
+      ->type_name("LIST|FILE");
+  command->add_option("--seeds", options->seeds, "Runs per arm, from train.seed on")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command
+      ->add_option("--margin", options->margin,
+                   "Percent of the reference's loss within which an arm is called equivalent (default: 1.5)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("PERCENT");
+  command->add_option("--lr-factors", options->lr_factors, "Every arm with these multiples of optim.lr")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->type_name("LIST");
+  command->add_option("--out", options->out, "Folder for runs and report")->type_name("DIR");
+  command
+      ->add_option("--resume", options->resume, "Go on with the comparison in this folder; --seeds may grow")
+      ->type_name("DIR");
+  command->add_option("--price", options->price, "Of the machine for an hour, for the price of tokens")
+      ->check(CLI::PositiveNumber)
+      ->type_name("AMOUNT");
+  command->add_flag(
+      "--light", options->light,
+      "Keep no checkpoint but the last of each arm's first run (default: the last of every run)");
+  command->add_flag("--no-probes", options->no_probes,
+                    "Leave out what follows the runs: gradients beside the reference's, recovery, checks");
+  command->add_flag("--dry-run", options->dry_run, "Only list the runs and what differs between the arms");
+  command->add_flag("--json", options->json, "The report as one JSON object on stdout");
+  set_examples(*command,
+               "  tetrad compare configs/quickstart.yaml --arms bf16,nvfp4 --seeds 3 --out comparison\n"
+               "  tetrad compare configs/quickstart.yaml --arms configs/compare/ladder.yaml --dry-run\n"
+               "  tetrad compare --resume comparison --seeds 6");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace tetrad::app

@@ -1,0 +1,280 @@
+#include "tetrad/compare/outcome.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tetrad/compare/runner.h"
+#include "tetrad/core/error.h"
+#include "tetrad/report/figure.h"
+
+namespace tetrad {
+namespace {
+
+double mean(const std::vector<double>& values) {
+  return values.empty()
+             ? 0
+             : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// Pairs of a number of the reference's trial and of the arm's.
+struct Pairs {
+  std::vector<double> reference, arm;
+
+  std::vector<double> percent() const {
+    std::vector<double> gaps;
+    for (std::size_t i = 0; i < arm.size(); ++i) gaps.push_back(100 * (arm[i] - reference[i]) / reference[i]);
+    return gaps;
+  }
+  double nats() const { return mean(arm) - mean(reference); }
+};
+
+template <typename Value>
+Pairs make_pairs(const ArmOutcome& reference, const ArmOutcome& arm, const Value& value_of) {
+  Pairs pairs;
+  for (const TrialOutcome& trial : arm.trials) {
+    const auto other = std::ranges::find_if(
+        reference.trials, [&](const TrialOutcome& t) { return t.trial->is_pair_of(*trial.trial); });
+    if (other == reference.trials.end() || !trial.has_ended() || !other->has_ended()) continue;
+    const std::optional<double> a = value_of(other->metrics);
+    const std::optional<double> b = value_of(trial.metrics);
+    if (!a || !b) continue;
+    pairs.reference.push_back(*a);
+    pairs.arm.push_back(*b);
+  }
+  return pairs;
+}
+
+std::optional<double> last_loss(const RunMetrics& run, const std::string& source) {
+  const auto found = run.evals.find(source);
+  if (found == run.evals.end() || found->second.empty() || !std::isfinite(found->second.back().loss))
+    return std::nullopt;
+  return found->second.back().loss;
+}
+
+TrialOutcome read_trial(const Trial& trial, const std::filesystem::path& folder) {
+  TrialOutcome outcome{&trial, "missing", {}};
+  const std::filesystem::path run = folder / trial.folder;
+  const std::string ending = ending_of(run);
+  std::error_code ignored;
+  const auto size = std::filesystem::file_size(run / "metrics.jsonl", ignored);
+  if (ignored || size == 0) return outcome;
+  try {
+    outcome.metrics = read_run(run);
+  } catch (const Error&) {
+    if (!ending.empty()) throw;
+    return outcome;  // it has not made a step yet
+  }
+  outcome.ending = ending.empty() ? "running" : ending;
+  return outcome;
+}
+
+void add_health(const TrialOutcome& trial, ArmOutcome& arm) {
+  arm.ended += trial.has_ended() ? 1 : 0;
+  arm.divergences += trial.ending == "diverged" ? 1 : 0;
+  arm.spikes += std::ranges::count_if(trial.metrics.events,
+                                      [](const EventPoint& e) { return e.what.starts_with("loss spike"); });
+  arm.skipped_steps += std::ranges::count_if(trial.metrics.train, &TrainPoint::skipped);
+}
+
+void add_cost(ArmOutcome& arm) {
+  std::vector<double> speeds;
+  std::vector<double> flops;
+  std::vector<double> joules;
+  for (const TrialOutcome& trial : arm.trials) {
+    std::vector<double> speed;
+    std::vector<double> flop;
+    double energy = 0;
+    double tokens = 0;
+    std::int64_t before = 0;
+    for (const TrainPoint& point : trial.metrics.train) {
+      if (point.tokens_per_s > 0) speed.push_back(point.tokens_per_s);
+      if (point.tflops > 0) flop.push_back(point.tflops);
+      if (point.joules) {
+        energy += *point.joules;
+        tokens += static_cast<double>(point.tokens - before);
+      }
+      before = point.tokens;
+      arm.memory_bytes = std::max(arm.memory_bytes, point.memory_bytes);
+    }
+    if (!speed.empty()) speeds.push_back(median(speed));
+    if (!flop.empty()) flops.push_back(median(flop));
+    if (tokens > 0) joules.push_back(energy / tokens);
+    for (const CheckpointPoint& checkpoint : trial.metrics.checkpoints) {
+      arm.checkpoint_seconds = std::max(arm.checkpoint_seconds, checkpoint.seconds);
+      arm.checkpoint_bytes = std::max(arm.checkpoint_bytes, checkpoint.bytes);
+    }
+  }
+  arm.tokens_per_s = mean(speeds);
+  arm.tflops = mean(flops);
+  if (!joules.empty()) arm.joules_per_token = mean(joules);
+}
+
+/// The loss that a run is judged by, over its tokens: the mean over sources of each evaluation, or, where
+/// nothing is held out, training losses smoothed over a fiftieth of the run.
+Curve loss_curve(const RunMetrics& run) {
+  Curve curve;
+  if (!run.evals.empty()) {
+    const std::vector<EvalPoint>& first = run.evals.begin()->second;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      double sum = 0;
+      for (const auto& [source, points] : run.evals) sum += i < points.size() ? points[i].loss : NAN;
+      curve.x.push_back(static_cast<double>(first[i].tokens));
+      curve.y.push_back(sum / static_cast<double>(run.evals.size()));
+    }
+    return curve;
+  }
+  for (const TrainPoint& point : run.train) {
+    curve.x.push_back(static_cast<double>(point.tokens));
+    curve.y.push_back(point.loss);
+  }
+  curve.y =
+      moving_average(curve.y, std::max<std::int64_t>(1, static_cast<std::int64_t>(run.train.size()) / 50));
+  return curve;
+}
+
+/// Tokens at which the curve passes `loss` for the last time, between two of its points.
+std::optional<double> tokens_at(const Curve& curve, double loss) {
+  for (std::size_t i = curve.x.size(); i-- > 1;) {
+    const double above = curve.y[i - 1] - loss;
+    const double below = curve.y[i] - loss;
+    if (above >= 0 && below <= 0 && above > below)
+      return curve.x[i - 1] + (curve.x[i] - curve.x[i - 1]) * above / (above - below);
+  }
+  return std::nullopt;
+}
+
+std::optional<double> relative_tokens(const RunMetrics& reference, const RunMetrics& arm) {
+  const Curve a = loss_curve(reference);
+  const Curve b = loss_curve(arm);
+  if (a.y.empty() || b.y.empty() || !std::isfinite(a.y.back()) || !std::isfinite(b.y.back()))
+    return std::nullopt;
+  if (a.y.back() == b.y.back()) return 1;
+  if (b.y.back() > a.y.back()) {
+    const std::optional<double> earlier = tokens_at(a, b.y.back());
+    return earlier ? std::optional(a.x.back() / *earlier) : std::nullopt;
+  }
+  const std::optional<double> sooner = tokens_at(b, a.y.back());
+  return sooner ? std::optional(*sooner / a.x.back()) : std::nullopt;
+}
+
+std::vector<SourceOutcome> compare_sources(const ArmOutcome& reference, const ArmOutcome& arm,
+                                           const ComparePlan& plan) {
+  std::map<std::string, SourceOutcome> sources;
+  std::map<std::string, std::vector<double>> losses;
+  for (const TrialOutcome& trial : arm.trials) {
+    for (const auto& [name, points] : trial.metrics.evals) {
+      if (points.empty() || !std::isfinite(points.back().loss)) continue;
+      SourceOutcome& source = sources[name];
+      source.source = name;
+      source.bits_per_byte = points.back().bits_per_byte;
+      source.excess_nats = points.back().excess_nats;
+      losses[name].push_back(points.back().loss);
+    }
+  }
+  std::vector<SourceOutcome> result;
+  for (auto& [name, source] : sources) {
+    source.loss = mean(losses[name]);
+    const Pairs pairs =
+        make_pairs(reference, arm, [&](const RunMetrics& run) { return last_loss(run, name); });
+    source.gap = measure_gap(pairs.percent(), plan.margin, plan.alpha);
+    source.gap_nats = pairs.nats();
+    result.push_back(std::move(source));
+  }
+  return result;
+}
+
+std::string describe(const ArmOutcome& arm, const ArmOutcome& reference, const ComparePlan& plan) {
+  const PairedGap& gap = arm.gap;
+  const std::string width = fmt::format("{:g} % interval", 100 * (1 - 2 * plan.alpha));
+  const std::string figures = gap.pairs >= 2 ? fmt::format("{:+.2f} % ({} {:+.2f} to {:+.2f}, {} pairs)",
+                                                           gap.mean, width, gap.low, gap.high, gap.pairs)
+                                             : fmt::format("{:+.2f} %", gap.mean);
+  switch (arm.verdict) {
+    case Verdict::reference:
+      return "what the others are compared with";
+    case Verdict::equivalent:
+      return fmt::format("within {:g} % of {}: {}", plan.margin, reference.name, figures);
+    case Verdict::worse:
+      return fmt::format("more than {:g} % worse than {}: {}", plan.margin, reference.name, figures);
+    case Verdict::better:
+      return fmt::format("more than {:g} % better than {}: {}", plan.margin, reference.name, figures);
+    case Verdict::diverged:
+      return fmt::format("{} of {} runs diverged", arm.divergences, arm.ended);
+    case Verdict::undecided:
+      break;
+  }
+  if (reference.divergences > 0) return fmt::format("runs of {} itself diverged", reference.name);
+  if (gap.pairs == 0) return "no pair of runs has ended yet";
+  if (gap.pairs == 1) return figures + " in one pair of runs, which says nothing about noise: use more seeds";
+  const std::int64_t needed = pairs_to_decide(gap, plan.margin, plan.alpha);
+  return fmt::format("{} does not decide about {:g} %{}", figures, plan.margin,
+                     needed > 0 ? fmt::format(": about {} pairs would", needed) : "");
+}
+
+void judge_arm(const ArmOutcome& reference, const ComparePlan& plan, ArmOutcome& arm) {
+  const Pairs pairs = make_pairs(reference, arm, final_loss);
+  arm.gap = measure_gap(pairs.percent(), plan.margin, plan.alpha);
+  arm.gap_nats = pairs.nats();
+  arm.sources = compare_sources(reference, arm, plan);
+  if (arm.ended > 0) arm.divergence_bound = upper_bound(arm.divergences, arm.ended, plan.alpha);
+  if (&arm == &reference)
+    arm.verdict = Verdict::reference;
+  else if (arm.divergences > reference.divergences)
+    arm.verdict = Verdict::diverged;
+  else if (reference.divergences == 0)
+    arm.verdict = judge(arm.gap, plan.margin);
+  arm.text = describe(arm, reference, plan);
+}
+
+}  // namespace
+
+std::optional<double> final_loss(const RunMetrics& run) {
+  std::vector<double> losses;
+  for (const auto& [source, points] : run.evals)
+    if (!points.empty()) losses.push_back(points.back().loss);
+  if (losses.empty()) {
+    const std::size_t count = std::max<std::size_t>(1, run.train.size() / 20);
+    for (std::size_t i = run.train.size() - std::min(count, run.train.size()); i < run.train.size(); ++i)
+      losses.push_back(run.train[i].loss);
+  }
+  if (losses.empty() || !std::isfinite(mean(losses))) return std::nullopt;
+  return mean(losses);
+}
+
+std::vector<ArmOutcome> read_outcomes(const Comparison& comparison, const std::filesystem::path& folder) {
+  std::vector<ArmOutcome> arms(comparison.plan.arms.size());
+  for (std::size_t i = 0; i < arms.size(); ++i) arms[i].name = comparison.plan.arms[i].name;
+  for (const Trial& trial : comparison.trials) {
+    ArmOutcome& arm = arms[trial.arm];
+    arm.trials.push_back(read_trial(trial, folder));
+    add_health(arm.trials.back(), arm);
+  }
+  for (ArmOutcome& arm : arms) {
+    double tokens = 0;
+    for (const TrialOutcome& trial : arm.trials)
+      if (!trial.metrics.train.empty()) tokens += static_cast<double>(trial.metrics.train.back().tokens);
+    if (tokens > 0) arm.spikes_per_million_tokens = static_cast<double>(arm.spikes) / tokens * 1e6;
+    add_cost(arm);
+    judge_arm(arms[0], comparison.plan, arm);
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < arm.trials.size(); ++i) {  // trials of all arms are in the same order
+      if (!arm.trials[i].has_ended() || !arms[0].trials[i].has_ended()) continue;
+      if (const auto ratio = relative_tokens(arms[0].trials[i].metrics, arm.trials[i].metrics))
+        ratios.push_back(*ratio);
+    }
+    if (!ratios.empty()) arm.tokens_to_reference_loss = mean(ratios);
+  }
+  return arms;
+}
+
+}  // namespace tetrad

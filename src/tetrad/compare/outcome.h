@@ -1,0 +1,69 @@
+#pragma once
+// What came out of a comparison's trials, arm by arm, with the statistics that a verdict rests on.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tetrad/compare/statistics.h"
+#include "tetrad/compare/trials.h"
+#include "tetrad/report/run_metrics.h"
+
+namespace tetrad {
+
+struct TrialOutcome {
+  const Trial* trial = nullptr;
+  std::string ending;  //!< finished, diverged, running (has made steps), missing
+  RunMetrics metrics;  //!< empty if missing
+
+  bool has_ended() const { return ending == "finished" || ending == "diverged"; }
+};
+
+/// Held-out loss of one source at the end of the runs, over the pairs.
+struct SourceOutcome {
+  std::string source;
+  double loss = 0;  //!< mean over the arm's runs
+  PairedGap gap;    //!< percent
+  double gap_nats = 0;
+  std::optional<double> bits_per_byte;
+  std::optional<double> excess_nats;
+};
+
+struct ArmOutcome {
+  std::string name;
+  Verdict verdict = Verdict::undecided;
+  std::string text;  //!< the verdict in words
+  PairedGap
+      gap;  //!< percent, of the mean over sources; of the last training losses where nothing is held out
+  double gap_nats = 0;
+  std::int64_t ended = 0;  //!< trials
+  std::int64_t divergences = 0;
+  double divergence_bound = 1;  //!< of the probability
+  std::int64_t spikes = 0;
+  double spikes_per_million_tokens = 0;
+  std::int64_t skipped_steps = 0;
+  std::vector<SourceOutcome> sources;
+  double tokens_per_s = 0;  //!< medians over steps, means over runs; this and the next: 0 if unknown
+  double tflops = 0;
+  double memory_bytes = 0;
+  double checkpoint_seconds = 0;
+  double checkpoint_bytes = 0;
+  std::optional<double> joules_per_token;
+  /// Tokens to the same loss, of the reference's: how much earlier the reference had the loss that this arm
+  /// ended with, by its curve; over 1 is worse. A learning rate that falls at the end makes a gap look
+  /// smaller in tokens than it is.
+  std::optional<double> tokens_to_reference_loss;
+  std::vector<TrialOutcome> trials;
+};
+
+/// The loss that a trial is judged by: the mean over sources of the last evaluation, else of the last
+/// twentieth of its training losses. Nothing if that is not finite.
+std::optional<double> final_loss(const RunMetrics& run);
+
+/// Reads what the trials have written so far.
+std::vector<ArmOutcome> read_outcomes(const Comparison& comparison, const std::filesystem::path& folder);
+
+}  // namespace tetrad

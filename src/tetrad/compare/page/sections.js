@@ -1,0 +1,464 @@
+// What stands in the sections, except for the curves. Each function fills one section from the report.
+
+function sectionOf(id) {
+  const section = document.getElementById(id);
+  const note = section.querySelector('[data-note]');
+  return {
+    body: section.querySelector('[data-body]'),
+    note(...parts) { note.replaceChildren(...parts); },
+  };
+}
+const unavailable = () => html('span', {class: 'none'}, 'unavailable');
+const armName = (index, arm) => html('span', {class: 'arm'}, swatch(index), nameElement(arm.name));
+const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
+const joined = (words) => (words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`);
+
+/** A button for each arm that hides or shows it; with shift, it alone stays. Gives the set of hidden indices, kept up to date. */
+function makeLegend(host, arms, redraw) {
+  const hidden = new Set();
+  const toggle = (index, only) => {
+    if (only) arms.forEach((arm) => (arm.index === index ? hidden.delete(arm.index) : hidden.add(arm.index)));
+    else if (!hidden.delete(index)) hidden.add(index);
+    arms.forEach((arm, i) => host.children[i].setAttribute('aria-pressed', String(!hidden.has(arm.index))));
+    redraw();
+  };
+  host.replaceChildren(...arms.map((arm) => {
+    const title = 'Click to hide or show; with shift, only this one';
+    const button = html('button', {type: 'button', 'aria-pressed': 'true', title}, swatch(arm.index), nameElement(arm.name));
+    button.addEventListener('click', (event) => toggle(arm.index, event.shiftKey));
+    return button;
+  }));
+  return hidden;
+}
+
+/** columns: {title, number?, kind?}; a row is {head?, cells, best?}; a cell is a node, a text, or null for what is unknown. */
+function dataTable(caption, columns, groups) {
+  const head = html('tr', {}, ...columns.map((column) => html(
+    'th', {scope: 'col', class: column.number ? 'number' : null}, column.title)));
+  const bodies = groups.map((rows) => html('tbody', {class: 'group'}, ...rows.map((row) => html('tr', {}, ...row.cells.map(
+    (cell, i) => {
+      if (i < (row.heads ?? 1)) return html('th', {scope: 'row', ...row.span && i === 0 ? {rowspan: row.span} : {}}, cell ?? '');
+      const column = columns[i + columns.length - row.cells.length];
+      const classes = [column.number ? 'number' : column.kind, row.best?.has(i) ? 'best' : null].filter(Boolean).join(' ');
+      return html('td', {class: classes || null}, cell ?? unavailable());
+    })))));
+  const table = html('table', {class: columns.length < 5 ? 'compact' : null},
+                     html('caption', {}, caption), html('thead', {}, head), ...bodies);
+  return html('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': caption}, table);
+}
+
+// ---- Verdicts
+
+const VERDICTS = {
+  reference: ['◆', 'Reference'],
+  equivalent: ['✓', 'Equivalent'],
+  better: ['▲', 'Better'],
+  worse: ['▼', 'Worse'],
+  diverged: ['✕', 'Diverged'],
+  undecided: ['?', 'Undecided'],
+};
+const kindOf = (arm) => (Object.hasOwn(VERDICTS, arm.verdict?.kind) ? arm.verdict.kind : 'undecided');
+
+/** What the verdict means for a decision, without a statistic. */
+function meaningOf(arm, report) {
+  const margin = write.margin(report.margin_percent) ?? 'stated';
+  const reference = short(report.reference);
+  const pairs = arm.verdict?.pairs ?? 0;
+  switch (kindOf(arm)) {
+    case 'reference': return 'What the other arms are measured against.';
+    case 'equivalent': return `As good as ${reference} here: the loss is within the margin of ${margin}, noise included.`;
+    case 'better': return `The loss is lower than that of ${reference}, by more than noise explains.`;
+    case 'worse': return `The loss is higher than that of ${reference} by more than the margin of ${margin} allows.`;
+    case 'diverged': return 'Training broke down: the loss stopped being a number or never came back.';
+    default:
+  }
+  if (pairs === 0) return 'No pair of trials has finished yet, so there is nothing to judge.';
+  if (pairs === 1) return 'One pair says nothing about noise: the gap may be luck. Train at least two more seeds.';
+  return `The gap may lie inside or outside the margin of ${margin}: more seeds would tell.`;
+}
+
+/** The gap and its interval beside the margin, on one scale for all arms. */
+function forestPlot(verdict, margin, reach) {
+  const percent = (value) => `${(50 + (50 * Math.max(-reach, Math.min(reach, value))) / reach).toFixed(2)}%`;
+  const plot = html('div', {class: 'forest', role: 'img', 'aria-label': [
+    `gap ${write.gap(verdict.gap_percent)}`, write.interval(verdict.interval_percent)].filter(Boolean).join(', interval ')});
+  const place = (kind, value, ...children) => {
+    plot.append(html('span', {class: kind, style: `left:${percent(value)}`}, ...children));
+  };
+  if (isNumber(margin)) {
+    plot.append(html('span', {class: 'strip', style: `left:${percent(-margin)};right:calc(100% - ${percent(margin)})`}));
+    place('tick', -margin, `−${write.margin(margin)}`);
+    place('tick', margin, `+${write.margin(margin)}`);
+  }
+  place('zero', 0);
+  place('tick', 0, '0');
+  const [low, high] = listOf(verdict.interval_percent);
+  if (isNumber(low) && isNumber(high)) {
+    plot.append(html('span', {class: 'interval', style: `left:${percent(low)};right:calc(100% - ${percent(high)})`}));
+    for (const end of [low, high]) if (Math.abs(end) <= reach) place('cap', end);
+  }
+  if (Math.abs(verdict.gap_percent) <= reach) place(isNumber(low) ? 'dot' : 'dot alone', verdict.gap_percent);
+  else plot.append(html('span', {class: 'beyond', style: verdict.gap_percent > 0 ? 'right:0' : 'left:0'},
+                        verdict.gap_percent > 0 ? '▶' : '◀'));
+  return plot;
+}
+/** Wide enough for the margin and for what lies a few margins away; what is farther is drawn as an arrow. */
+function forestReach(report) {
+  const margin = isNumber(report.margin_percent) ? report.margin_percent : 1;
+  const ends = listOf(report.arms).flatMap((arm) => [arm.verdict?.gap_percent, ...listOf(arm.verdict?.interval_percent)]);
+  const farthest = Math.max(0, ...ends.filter(isNumber).map(Math.abs));
+  return Math.max(1.5 * margin, Math.min(3 * margin, 1.1 * farthest));
+}
+
+function statistics(arm, report) {
+  const {verdict} = arm;
+  const level = isNumber(report.alpha) ? `${Number((100 * (1 - 2 * report.alpha)).toFixed(1))} % ` : '';
+  const rows = [
+    ['pairs of trials', write.whole(verdict.pairs)],
+    ['mean gap', write.gap(verdict.gap_percent)],
+    ['mean gap in nats per token', write.gapNats(verdict.gap_nats)],
+    [`${level}interval of the gap`, write.interval(verdict.interval_percent)],
+    ['standard deviation between pairs', write.percent(verdict.sd_percent)],
+    ['p for equivalence (two one-sided tests)', write.probability(verdict.p_equivalent)],
+    ['p for worse than the margin', write.probability(verdict.p_worse)],
+  ];
+  return html('details', {}, html('summary', {}, 'Statistics'), html('dl', {class: 'statistics'}, ...rows.flatMap(
+    ([name, value]) => [html('dt', {}, name), html('dd', {}, value ?? unavailable())])));
+}
+
+function verdictCard(arm, index, report, reach) {
+  const kind = kindOf(arm);
+  const [symbol, word] = VERDICTS[kind];
+  const verdict = arm.verdict ?? {};
+  // Of an arm that diverged, the gap would be that of the survivors: it stays among the statistics.
+  const judges = kind !== 'reference' && kind !== 'diverged';
+  const numbers = (kind === 'reference'
+    ? [[write.loss(listOf(arm.heldout)[0]?.loss), 'held-out loss'], [write.count(arm.cost?.tokens_per_s), 'tokens/s']]
+    : [[judges ? write.gap(verdict.gap_percent) : null, 'loss gap'], [write.ratio(arm.cost?.speed), 'speed'],
+       [write.ratio(timeToReferenceLoss(arm)), 'time to equal loss']]).filter(([value]) => value !== null);
+  return html(
+    'article', {class: `card ${kind}`, 'data-arm': index},
+    html('header', {}, html('h3', {}, armName(index, arm)), html('span', {class: 'badge'}, `${symbol} ${word}`)),
+    html('p', {class: 'description name'}, arm.description ?? ''),
+    html('p', {}, meaningOf(arm, report)),
+    isNumber(verdict.gap_percent) && judges ? forestPlot(verdict, report.margin_percent, reach) : null,
+    numbers.length ? html('dl', {class: 'key'}, ...numbers.map(
+      ([value, name]) => html('div', {}, html('dt', {}, name), html('dd', {}, value)))) : null,
+    verdict.text && kind !== 'reference' ? html('p', {class: 'exact name'}, verdict.text.replaceAll(' %', '\u00a0%')) : null,
+    kind === 'reference' || !arm.verdict ? null : statistics(arm, report));
+}
+
+function fillVerdicts(report) {
+  const {body, note} = sectionOf('verdicts');
+  const reach = forestReach(report);
+  const margin = write.margin(report.margin_percent);
+  note(margin ? `The margin of ±${margin} was stated before the runs. Equivalent means that the whole interval of the gap lies ` +
+       'inside it; “no significant difference” would not be enough.' : 'No margin was stated.');
+  body.replaceChildren(...listOf(report.arms).map((arm, index) => verdictCard(arm, index, report, reach)));
+}
+
+/** One sentence for the top of the page. */
+function summaryText(report) {
+  const others = listOf(report.arms).filter((arm) => kindOf(arm) !== 'reference');
+  if (others.length === 0) return 'Only the reference is here: nothing was compared with it.';
+  const phrases = {
+    equivalent: ['is equivalent to', 'are equivalent to'], better: ['is better than', 'are better than'],
+    worse: ['is worse than', 'are worse than'], diverged: ['diverged', 'diverged'], undecided: ['is undecided', 'are undecided'],
+  };
+  const parts = Object.entries(phrases).flatMap(([kind, [one, many]]) => {
+    const names = others.filter((arm) => kindOf(arm) === kind).map((arm) => short(arm.name));
+    if (names.length === 0) return [];
+    const subject = names.length > 3 ? `${names.length} arms` : joined(names);
+    const object = ['equivalent', 'better', 'worse'].includes(kind) ? ` ${short(report.reference)}` : '';
+    return [`${subject} ${names.length === 1 ? one : many}${object}`];
+  });
+  return `${parts.join('; ')}.`;
+}
+
+// ---- Stability
+
+function boundText({count, of, bound} = {}) {
+  if (!of) return 'No trial has ended yet, so nothing is known.';
+  const seen = of === 1 ? `The only trial ${count === 0 ? 'did not diverge' : 'diverged'}.`
+    : `${count === 0 ? 'None' : count} of ${of} trials diverged.`;
+  if (!isNumber(bound)) return seen;
+  return bound >= 0.9995 ? `${seen} That sets no limit to how often such a training diverges.`
+    : `${seen} At 95\u00a0% confidence, at most ${write.share(Number(bound.toPrecision(2)))} of such trainings would.`;
+}
+function fillStability(report) {
+  const {body, note} = sectionOf('stability');
+  const arms = listOf(report.arms);
+  note('Few trials cannot show that a training never diverges; the bound says how much they leave open.');
+  const rows = arms.map((arm, index) => ({cells: [
+    armName(index, arm), boundText(arm.divergences ?? {}), write.whole(arm.spikes?.count),
+    write.digits(arm.spikes?.per_million_tokens), write.whole(arm.skipped_steps)]}));
+  body.replaceChildren(dataTable('Divergences, spikes of the loss and skipped steps', [
+    {title: 'arm'}, {title: 'divergence', kind: 'words'}, {title: 'spikes', number: true},
+    {title: 'per million tokens', number: true}, {title: 'skipped steps', number: true}], [rows]));
+  const events = arms.flatMap((arm, index) => listOf(arm.trials).flatMap((trial) => listOf(trial.events).map(
+    (event) => ({cells: [armName(index, arm), write.whole(trial.seed), write.whole(event.step), nameElement(event.what),
+                         nameElement(event.where || '–'), nameElement(event.action || '–')]}))));
+  if (events.length === 0) return;
+  const shown = events.slice(0, 500);
+  const caption = shown.length < events.length ? `The first ${shown.length} of ${events.length} events; report.json has all`
+    : 'Events in the order of arms and trials';
+  const table = dataTable(caption, [
+    {title: 'arm'}, {title: 'seed', number: true}, {title: 'step', number: true}, {title: 'what'}, {title: 'where'},
+    {title: 'action'}], [shown]);
+  table.classList.add('tall');
+  body.append(html('details', {}, html('summary', {}, plural(events.length, 'event')), table));
+}
+
+// ---- Held-out losses
+
+function fillSources(report) {
+  const {body, note} = sectionOf('sources');
+  const arms = listOf(report.arms);
+  const sources = [...new Set(arms.flatMap((arm) => listOf(arm.heldout).map((held) => held.source)))];
+  if (sources.length === 0) return note('No held-out loss was measured.');
+  const groups = sources.map((source) => {
+    const present = arms.map((arm, index) => [arm, index, listOf(arm.heldout).find((held) => held.source === source)])
+      .filter(([, , held]) => held);
+    return present.map(([arm, index, held], i) => ({
+      heads: i === 0 ? 2 : 1, span: i === 0 ? present.length : null,
+      cells: [...(i === 0 ? [nameElement(source)] : []), armName(index, arm), write.loss(held.loss),
+              ...(arm.is_reference ? ['–', '–', '–'] : [write.gap(held.gap_percent), write.interval(held.interval_percent),
+                                                         write.gapNats(held.gap_nats)]),
+              write.fixed(4)(held.bits_per_byte), held.excess_nats === null ? '–' : write.gapNats(held.excess_nats)]}));
+  });
+  note('Nats per token at the end of training, mean over the trials. Excess nats are over the true entropy, for sources where ' +
+       'it is known; a dash stands where there is nothing to state.');
+  body.replaceChildren(dataTable('Loss by source and arm', [
+    {title: 'source'}, {title: 'arm'}, {title: 'loss', number: true}, {title: 'gap', number: true},
+    {title: 'interval', number: true}, {title: 'gap in nats', number: true}, {title: 'bits per byte', number: true},
+    {title: 'excess nats', number: true}], groups));
+}
+
+// ---- Quantizers
+
+const METRICS = [
+  {key: 'sqnr_db', name: 'signal to noise', format: (value) => `${value.toFixed(1)} dB`, lowIsBad: true,
+   note: 'Signal to quantization noise: low is bad.'},
+  {key: 'underflow', name: 'underflow', format: write.share, note: 'Share of values other than zero that became zero.'},
+  {key: 'saturated', name: 'saturated', format: write.share, note: 'Share of values cut off at the largest number.'},
+  {key: 'zero_scale_blocks', name: 'zero scales', format: write.share, note: 'Share of blocks whose scale became zero.'},
+];
+const cellKey = (layer, operand) => JSON.stringify([layer, operand]);
+
+function metricRange(metric, cells) {
+  const values = cells.map((cell) => cell[metric.key]).filter(isNumber);
+  if (values.length === 0) return null;
+  const low = values.reduce((least, value) => Math.min(least, value), metric.lowIsBad ? Infinity : 0);
+  const high = values.reduce((most, value) => Math.max(most, value), -Infinity);
+  return {low, high, share(cell) {
+    const value = cell[metric.key];
+    if (!isNumber(value)) return null;
+    const share = high > low ? (value - low) / (high - low) : 0;
+    return metric.lowIsBad && high > low ? 1 - share : share;
+  }};
+}
+function worstText(metric, maps) {
+  const all = maps.flatMap(({arm, cells}) => [...cells.values()].filter((cell) => isNumber(cell[metric.key]))
+    .map((cell) => ({arm, cell})));
+  all.sort((a, b) => (metric.lowIsBad ? 1 : -1) * (a.cell[metric.key] - b.cell[metric.key]));
+  const {arm, cell} = all[0];
+  if (!metric.lowIsBad && cell[metric.key] === 0) return 'It is zero everywhere.';
+  return `Worst: ${metric.format(cell[metric.key])} in ${short(arm.name)}, ${short(cell.layer)}, ${short(cell.operand)}.`;
+}
+
+function quantizerMap(arm, index, body) {
+  const list = arm.quantizer.cells;
+  const cells = new Map(list.map((cell) => [cellKey(cell.layer, cell.operand), cell]));
+  const figure = html('figure', {}, html('figcaption', {}, html('b', {}, armName(index, arm)),
+                                         `step ${write.whole(arm.quantizer.step) ?? 'unknown'}`));
+  const host = html('div', {class: 'wide'});
+  figure.append(host);
+  body.append(figure);
+  const map = new HeatMap(host, {
+    cells, keyOf: cellKey, label: `Quantizer map of ${arm.name}. Arrow keys move from cell to cell.`,
+    layers: [...new Set(list.map((cell) => String(cell.layer)))], operands: [...new Set(list.map((cell) => String(cell.operand)))],
+    describe: (cell) => (cell ? [...METRICS.map((metric) => ({
+      name: metric.name, value: isNumber(cell[metric.key]) ? metric.format(cell[metric.key]) : 'unavailable'})),
+      {name: 'largest value', value: write.digits(cell.amax) ?? 'unavailable'}] : [{name: 'not quantized', value: ''}]),
+  });
+  return {arm, cells, map};
+}
+function fillQuantizer(report) {
+  const {body, note} = sectionOf('quantizer');
+  const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => listOf(arm.quantizer?.cells).length > 0);
+  if (arms.length === 0) return note('No arm quantizes, or no telemetry was sampled.');
+  const scale = html('div', {class: 'scale', 'aria-live': 'polite'});
+  const controls = html('div', {class: 'controls', role: 'radiogroup', 'aria-label': 'What the maps show'});
+  body.append(controls, scale);
+  const maps = arms.map(([arm, index]) => quantizerMap(arm, index, body));
+  const cells = maps.flatMap((map) => [...map.cells.values()]);
+  const show = (metric) => {
+    const range = metricRange(metric, cells);
+    note(metric.note, ' One scale serves all arms. Arms without a map keep everything in high precision.');
+    scale.replaceChildren(...(range === null ? [unavailable()] : [
+      metric.format(metric.lowIsBad ? range.high : range.low), html('span', {class: 'ramp', 'aria-hidden': 'true'}),
+      metric.format(metric.lowIsBad ? range.low : range.high), html('span', {class: 'name'}, worstText(metric, maps))]));
+    for (const {map} of maps) map.show({share: range?.share ?? (() => null)});
+  };
+  METRICS.forEach((metric, i) => {
+    const input = html('input', {type: 'radio', name: 'metric', value: metric.key, checked: i === 0});
+    input.addEventListener('change', () => show(metric));
+    controls.append(html('label', {}, input, ` ${metric.name}`));
+  });
+  show(METRICS[0]);
+}
+
+// ---- Gradients
+
+/** As many names below the axis as there is room for; of many layers, the first of each block. */
+function layerTicks(layers, width) {
+  const longest = Math.max(...layers.map((layer) => Math.min(layer.length, 20)));
+  const room = Math.max(1, Math.floor((width - 70) / (longest * 6.4 + 10)));
+  const every = Math.ceil(layers.length / room);
+  return layers.map((layer, i) => [i, layer.length > 20 ? `…${layer.slice(-19)}` : layer]).filter(([i]) => i % every === 0);
+}
+function fillGradients(report) {
+  const {body, note} = sectionOf('gradients');
+  const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => arm.gradient);
+  if (arms.length === 0) return note('Gradients were not compared.');
+  note(`On the same weights and the same batch as ${short(report.reference)}: a cosine of 1 is the same direction, ` +
+       'a norm ratio of 1 the same size.');
+  const rows = arms.map(([arm, index]) => ({cells: [
+    armName(index, arm), write.fixed(4)(arm.gradient.cosine), write.fixed(3)(arm.gradient.norm_ratio)]}));
+  body.append(dataTable('The whole gradient', [
+    {title: 'arm'}, {title: 'cosine', number: true}, {title: 'norm ratio', number: true}], [rows]));
+  const layers = [...new Set(arms.flatMap(([arm]) => listOf(arm.gradient.layers).map((layer) => String(layer.name))))];
+  if (layers.length === 0) return;
+  const legend = html('div', {class: 'legend', role: 'group', 'aria-label': 'Arms: press to hide or show'});
+  const figure = html('figure', {id: 'cosine-chart'});
+  body.append(legend, figure);
+  const series = arms.map(([arm, index]) => {
+    const values = new Map(listOf(arm.gradient.layers).map((layer) => [String(layer.name), layer.cosine]));
+    return {index, name: arm.name, ...average([curveFrom(layers.map((_, i) => i),
+                                                         layers.map((name) => values.get(name)))])};
+  });
+  const known = series.flatMap((one) => Array.from(one.mean)).filter((value) => !Number.isNaN(value));
+  const least = known.reduce((low, value) => Math.min(low, value), 1);
+  const chart = new LineChart(figure, 'Cosine by layer', 'Cosine of the gradient with that of the reference, by layer.');
+  const draw = () => chart.show({
+    series: series.filter((one) => !hidden.has(one.index)), dots: true, height: 260, caption: 'in the order of the model',
+    empty: 'No cosine was measured.', hidden: 'Every arm is hidden.',
+    x: {low: -0.5, high: layers.length - 0.5, log: false, label: 'layer', format: (i) => layers[i],
+        ticks: (width) => layerTicks(layers, width)},
+    y: {low: least - 0.08 * (1 - least) - 1e-6, high: 1 + 0.05 * (1 - least) + 1e-6, format: write.fixed(4),
+        tick: (value, decimals) => write.fixed(decimals)(value)},
+  });
+  const hidden = makeLegend(legend, series, draw);
+  draw();
+}
+
+// ---- Cost
+
+const COSTS = [
+  {title: 'tokens/s', get: (cost) => cost.tokens_per_s, write: write.count, best: 'high'},
+  {title: 'speed', get: (cost) => cost.speed, write: write.ratio, best: 'high'},
+  {title: 'TFLOP/s', get: (cost) => cost.tflops, write: write.digits, best: 'high'},
+  {title: 'utilisation', get: (cost) => cost.utilisation, write: write.share, best: 'high'},
+  {title: 'memory', get: (cost) => cost.memory_bytes, write: write.bytes, best: 'low'},
+  {title: 'checkpoint time', get: (cost) => cost.checkpoint_seconds, write: write.seconds, best: 'low'},
+  {title: 'checkpoint size', get: (cost) => cost.checkpoint_bytes, write: write.bytes, best: 'low'},
+  {title: 'J/token', get: (cost) => cost.joules_per_token, write: write.digits, best: 'low'},
+  {title: 'price per million tokens', get: (cost) => cost.price_per_million_tokens, write: write.digits, best: 'low'},
+  {title: 'tokens to equal loss', get: (cost) => cost.tokens_to_reference_loss, write: write.ratio, best: 'low'},
+  {title: 'time to equal loss', get: (cost, arm) => timeToReferenceLoss(arm), write: write.ratio, best: 'low'},
+];
+/** Marked only where the arms differ: the best of equals is nothing. */
+function bestOf(values, direction) {
+  const known = values.filter(isNumber);
+  if (new Set(known).size < 2) return null;
+  return known.reduce((best, value) => (direction === 'high' ? Math.max(best, value) : Math.min(best, value)));
+}
+function fillCost(report) {
+  const {body, note} = sectionOf('cost');
+  const arms = listOf(report.arms);
+  const columns = COSTS.map((column) => ({...column, values: arms.map((arm) => column.get(arm.cost ?? {}, arm) ?? null)}));
+  const known = columns.filter((column) => column.values.some(isNumber));
+  if (known.length === 0) return note('No cost was measured.');
+  const missing = columns.filter((column) => !column.values.some(isNumber)).map((column) => column.title);
+  const peaks = [...new Set(arms.map((arm) => arm.cost?.peak_name).filter(Boolean))];
+  const sentences = [
+    `Speed, tokens and time to equal loss are relative to ${short(report.reference)}: tokens to equal loss is the budget that ` +
+      'reaches its final loss, time to equal loss is that divided by the speed.',
+    peaks.length ? `Utilisation is the share of ${joined(peaks.map(short))}.` : null,
+    'Underlined is the best of a column.',
+    missing.length ? `Unavailable here: ${joined(missing)}.` : null,
+  ];
+  note(sentences.filter(Boolean).join(' '));
+  const best = known.map((column) => bestOf(column.values, column.best));
+  const rows = arms.map((arm, index) => ({
+    cells: [armName(index, arm), ...known.map((column) => column.write(column.values[index]))],
+    best: new Set(known.flatMap((column, i) => (best[i] !== null && column.values[index] === best[i] ? [i + 1] : [])))}));
+  body.replaceChildren(dataTable('What training costs', [
+    {title: 'arm'}, ...known.map((column) => ({title: column.title, number: true}))], [rows]));
+}
+
+// ---- Recovery, checks, lock
+
+function judged(text, ok) {
+  if (!text && ok !== true && ok !== false) return null;
+  if (ok !== true && ok !== false) return nameElement(text);
+  return html('span', {class: ok ? 'ok' : 'bad'}, html('span', {class: 'mark'}, ok ? '✓ ' : '✕ '),
+              nameElement(text || (ok ? 'passed' : 'failed')));
+}
+function fillRecovery(report) {
+  const {body, note} = sectionOf('recovery');
+  const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => arm.recovery);
+  if (arms.length === 0) return note('Recovery was not tested.');
+  note('A NaN was put into a gradient, and a training was stopped and resumed.');
+  const rows = arms.map(([arm, index]) => ({cells: [
+    armName(index, arm), judged(arm.recovery.nan, arm.recovery.nan_ok), judged(arm.recovery.resume, arm.recovery.resume_ok)]}));
+  body.replaceChildren(dataTable('Recovery tests', [
+    {title: 'arm'}, {title: 'after a NaN', kind: 'words'}, {title: 'after a resume', kind: 'words'}], [rows]));
+}
+
+function checkCell(arm, name) {
+  const check = listOf(arm.checks).find((one) => one.name === name);
+  if (!check || !isNumber(check.value)) return null;
+  if (arm.is_reference || !isNumber(check.reference)) return write.digits(check.value);
+  // Rounded first: the difference of two decimals has a tail of digits.
+  const difference = signed(write.digits)(Number((check.value - check.reference).toFixed(9)));
+  return html('span', {}, write.digits(check.value), html('span', {class: 'unit'}, ` (${difference})`));
+}
+function fillChecks(report) {
+  const {body, note} = sectionOf('checks');
+  const arms = listOf(report.arms);
+  const checks = new Map(arms.flatMap((arm) => listOf(arm.checks).map((check) => [check.name, check.unit])));
+  if (checks.size === 0) return note('No downstream check was run.');
+  note('In brackets, the difference from the reference.');
+  const columns = [{title: 'check'}, {title: 'unit', kind: 'exact'},
+                   ...arms.map((arm, index) => ({title: armName(index, arm), number: true}))];
+  const rows = [...checks].map(([name, unit]) => ({
+    cells: [nameElement(name), nameElement(unit), ...arms.map((arm) => checkCell(arm, name))]}));
+  body.replaceChildren(dataTable('Each arm scored', columns, [rows]));
+}
+
+function fillLock(report) {
+  const {body, note} = sectionOf('lock');
+  const {lock} = report;
+  if (!lock) return note('The lock is not recorded in this report.');
+  const arms = listOf(report.arms);
+  const differences = listOf(lock.differences);
+  note(isNumber(lock.common_keys) ? `${write.whole(lock.common_keys)} keys of the resolved configuration are equal in every arm; ` +
+       (differences.length === 0 ? 'none differs.' : differences.length === 1 ? 'only the one below differs.'
+         : `only the ${differences.length} below differ.`)
+    : 'How many keys were equal is not recorded.');
+  const hash = html('p', {class: 'hash'}, html('span', {class: 'muted'}, 'SHA-256 of the common part: '),
+                    lock.common_sha256 ? nameElement(lock.common_sha256, 'code') : unavailable());
+  const exact = (value) => (value === null || value === undefined ? null : nameElement(
+    typeof value === 'string' ? value : JSON.stringify(value), 'code'));
+  body.replaceChildren(hash);
+  if (differences.length > 0) {
+    body.append(dataTable('What differs between the arms', [
+      {title: 'key'}, ...arms.map((arm, index) => ({title: armName(index, arm), kind: 'exact'}))], [differences.map((one) => ({
+      cells: [nameElement(one.key, 'code'), ...arms.map((arm) => exact(valueOf(one.values, arm.name)))]}))]));
+  }
+  if (listOf(lock.axes).length > 0) {
+    const rows = lock.axes.map((axis) => ({cells: [nameElement(axis.key, 'code'), exact(listOf(axis.values).join(', '))]}));
+    body.append(dataTable('What every arm was trained with in turn', [{title: 'key'}, {title: 'values', kind: 'words'}], [rows]));
+  }
+}

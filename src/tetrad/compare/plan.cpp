@@ -1,0 +1,168 @@
+#include "tetrad/compare/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include "tetrad/config/parse.h"
+#include "tetrad/core/error.h"
+
+namespace tetrad {
+namespace {
+
+using config::Node;
+
+constexpr std::int64_t kMostTrials = 1000;
+
+/// Fit for the name of a folder.
+void check_name(const std::string& name, const std::string& where) {
+  const bool sound =
+      !name.empty() && name.size() <= 64 && name[0] != '.' && std::ranges::all_of(name, [](unsigned char c) {
+        return std::isalnum(c) != 0 ||
+               std::string_view("._+-").find(static_cast<char>(c)) != std::string_view::npos;
+      });
+  TETRAD_CHECK(sound,
+               "{}: the name {} may have letters, digits and . _ + - only, 64 at most, and names a folder",
+               where, config::shown(name));
+}
+
+/// {precision.rht: none} or {precision: {rht: none}} to "precision.rht=none".
+std::vector<std::string> read_overrides(const Node& node, const std::string& section) {
+  std::vector<std::string> overrides;
+  if (node.is(Node::Kind::null)) return overrides;
+  TETRAD_CHECK(node.is(Node::Kind::map), "{}: expected changes to the configuration, such as {{{}: …}}",
+               node.origin, section);
+  for (std::size_t i = 0; i < node.names.size(); ++i) {
+    const std::string& key = node.names[i];
+    TETRAD_CHECK(key == section || key.starts_with(section + "."),
+                 "{}: {} must be the same in every run of a comparison: here only {} can change",
+                 node.children[i].origin, config::shown(key), section);
+    overrides.push_back(key + "=" + config::flow_text(node.children[i]));
+  }
+  return overrides;
+}
+
+std::vector<NamedOverrides> read_named(const Node& node, const std::string& section) {
+  TETRAD_CHECK(node.is(Node::Kind::map) && !node.names.empty(), "{}: expected names, each with its changes",
+               node.origin);
+  std::vector<NamedOverrides> result;
+  for (std::size_t i = 0; i < node.names.size(); ++i) {
+    check_name(node.names[i], node.children[i].origin);
+    result.push_back({node.names[i], read_overrides(node.children[i], section)});
+  }
+  return result;
+}
+
+double read_number(const Node& node, const std::string& name) {
+  double value = 0;
+  const char* end = node.text.data() + node.text.size();
+  const bool sound = node.is(Node::Kind::scalar) &&
+                     std::from_chars(node.text.data(), end, value) == std::from_chars_result{end, {}} &&
+                     std::isfinite(value) && value > 0;
+  TETRAD_CHECK(sound, "{}: {} is a number above 0", node.origin, name);
+  return value;
+}
+
+std::int64_t read_count(const Node& node, const std::string& name) {
+  const double value = read_number(node, name);
+  TETRAD_CHECK(value == std::floor(value) && value <= static_cast<double>(kMostTrials),
+               "{}: {} is a whole number, {} at most", node.origin, name, kMostTrials);
+  return static_cast<std::int64_t>(value);
+}
+
+std::vector<double> read_numbers(const Node& node, const std::string& name) {
+  if (!node.is(Node::Kind::list)) return {read_number(node, name)};
+  std::vector<double> values;
+  for (const Node& child : node.children) values.push_back(read_number(child, name));
+  TETRAD_CHECK(!values.empty(), "{}: {} is empty", node.origin, name);
+  return values;
+}
+
+void read_member(const std::string& name, const Node& node, ComparePlan& plan) {
+  if (name == "arms") {
+    plan.arms = read_named(node, "precision");
+  } else if (name == "mixes") {
+    plan.mixes = read_named(node, "data");
+  } else if (name == "seeds") {
+    plan.seeds = read_count(node, name);
+  } else if (name == "lr_factors") {
+    plan.lr_factors = read_numbers(node, name);
+  } else if (name == "margin") {
+    plan.margin = read_number(node, name);
+  } else if (name == "alpha") {
+    plan.alpha = read_number(node, name);
+  } else {
+    fail("{}: {} is no part of a comparison: it has arms, seeds, lr_factors, mixes, margin and alpha",
+         node.origin, config::shown(name));
+  }
+}
+
+ComparePlan plan_of_recipes(const std::string& list) {
+  ComparePlan plan;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string recipe = list.substr(begin, end - begin);
+    check_name(recipe, "--arms");
+    plan.arms.push_back({recipe, {"precision.recipe=" + recipe}});
+    begin = end + 1;
+  }
+  return plan;
+}
+
+void check_plan(const ComparePlan& plan) {
+  std::set<std::string> names;
+  for (const NamedOverrides& arm : plan.arms)
+    TETRAD_CHECK(names.insert(arm.name).second, "two arms are called {}", arm.name);
+  TETRAD_CHECK(!plan.arms.empty(), "a comparison needs arms");
+  TETRAD_CHECK(plan.seeds >= 1, "a comparison needs at least one seed");
+  TETRAD_CHECK(plan.alpha < 0.5, "alpha {} is the probability of a wrong verdict: below 0.5", plan.alpha);
+  const auto trials =
+      static_cast<std::int64_t>(plan.arms.size() * plan.lr_factors.size() * plan.mixes.size());
+  TETRAD_CHECK(plan.seeds <= kMostTrials / trials, "{} times {} seeds are more than {} runs", trials,
+               plan.seeds, kMostTrials);
+}
+
+}  // namespace
+
+ComparePlan parse_plan(const std::string& yaml, const std::string& name) {
+  ComparePlan plan;
+  const Node root = config::parse_yaml(yaml, name);
+  for (std::size_t i = 0; i < root.names.size(); ++i) read_member(root.names[i], root.children[i], plan);
+  check_plan(plan);
+  return plan;
+}
+
+ComparePlan read_plan(const std::string& text) {
+  if (text.ends_with(".yaml") || text.ends_with(".yml")) return parse_plan(config::read_text(text), text);
+  ComparePlan plan = plan_of_recipes(text);
+  check_plan(plan);
+  return plan;
+}
+
+std::string to_yaml(const ComparePlan& plan) {
+  const auto named = [](const std::vector<NamedOverrides>& all) {
+    std::string text;
+    for (const NamedOverrides& one : all) {
+      fmt::format_to(std::back_inserter(text), "  {}: {{", one.name);
+      for (std::size_t i = 0; i < one.overrides.size(); ++i) {
+        const std::size_t equals = one.overrides[i].find('=');
+        fmt::format_to(std::back_inserter(text), "{}{}: {}", i == 0 ? "" : ", ",
+                       one.overrides[i].substr(0, equals), one.overrides[i].substr(equals + 1));
+      }
+      text += "}\n";
+    }
+    return text;
+  };
+  std::string text = fmt::format("seeds: {}\nlr_factors: [{}]\nmargin: {}\nalpha: {}\narms:\n{}", plan.seeds,
+                                 fmt::join(plan.lr_factors, ", "), plan.margin, plan.alpha, named(plan.arms));
+  if (plan.mixes != ComparePlan().mixes) text += "mixes:\n" + named(plan.mixes);
+  return text;
+}
+
+}  // namespace tetrad

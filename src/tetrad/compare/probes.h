@@ -1,0 +1,47 @@
+#pragma once
+// What curves do not show: how far an arm's gradients are from the reference's on the same weights and data,
+// and whether a run of the arm survives bad numbers and an interruption.
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tetrad/ops/backend.h"
+#include "tetrad/train/config.h"
+#include "tetrad/train/signals.h"
+
+namespace tetrad {
+
+struct GradientDistance {
+  std::string parameter;  //!< empty: all of them as one vector
+  double cosine = 0;
+  double norm_ratio = 0;  //!< of the arm's norm to the reference's
+};
+
+/// Gradients of one microbatch of the training data for the weights in `checkpoint`, at each arm's precision
+/// at the beginning of training; the first configuration is the reference. By arm: all parameters as one,
+/// then each matrix.
+std::vector<std::vector<GradientDistance>> compare_gradients(const std::filesystem::path& checkpoint,
+                                                             std::span<const Config> arms, Backend& backend);
+
+struct Recovery {
+  bool nan_ok = false;
+  std::string nan;  //!< what happened after a loss that is no number
+  bool resume_ok = false;
+  std::string resume;  //!< whether a run that went on from a checkpoint ended with the same bytes
+};
+
+struct ProbeContext {
+  std::string build;  //!< id of this program
+  Backend& backend;
+  const StopSignals& signals;
+};
+
+/// Trains the first steps of a run, from a checkpoint on once more, and with a bad step, in `folder`, which
+/// is removed afterwards. Nothing: stopped by a signal.
+std::optional<Recovery> test_recovery(Config config, const std::filesystem::path& folder,
+                                      const ProbeContext& context);
+
+}  // namespace tetrad

@@ -1,0 +1,268 @@
+#include "tetrad/compare/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tetrad/model/estimate.h"
+#include "tetrad/report/text.h"
+#include "tetrad/train/trainer.h"
+
+namespace tetrad {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostPoints = 1500;  //!< of a curve
+
+/// JSON has no NaN: what is not a number is null.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+Json known(double value) { return value > 0 ? Json(value) : Json(); }
+Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
+
+Json gap_json(const PairedGap& gap, double nats) {
+  return {{"pairs", gap.pairs},
+          {"gap_percent", number(gap.mean)},
+          {"gap_nats", gap.pairs > 0 ? number(nats) : Json()},
+          {"interval_percent", gap.pairs >= 2 ? Json{gap.low, gap.high} : Json()},
+          {"sd_percent", number(gap.deviation)}};
+}
+
+Json verdict_json(const ArmOutcome& arm) {
+  Json verdict = gap_json(arm.gap, arm.gap_nats);
+  verdict["kind"] = name_of(arm.verdict);
+  verdict["text"] = arm.text;
+  verdict["p_equivalent"] = arm.gap.pairs >= 2 ? number(arm.gap.p_equivalent) : Json();
+  verdict["p_worse"] = arm.gap.pairs >= 2 ? number(arm.gap.p_worse) : Json();
+  return verdict;
+}
+
+Json sources_json(const ArmOutcome& arm) {
+  Json sources = Json::array();
+  for (const SourceOutcome& source : arm.sources) {
+    Json line = gap_json(source.gap, source.gap_nats);
+    line["source"] = source.source;
+    line["loss"] = number(source.loss);
+    line["bits_per_byte"] = number(source.bits_per_byte);
+    line["excess_nats"] = number(source.excess_nats);
+    sources.push_back(std::move(line));
+  }
+  return sources;
+}
+
+/// Every n-th point, and the last: means of what lies between would hide spikes.
+std::vector<std::size_t> chosen_points(std::size_t count) {
+  const std::size_t stride = std::max<std::size_t>(1, (count + kMostPoints - 1) / kMostPoints);
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < count; i += stride) chosen.push_back(i);
+  if (count > 0 && chosen.back() != count - 1) chosen.push_back(count - 1);
+  return chosen;
+}
+
+Json trial_json(const TrialOutcome& outcome) {
+  Json tokens = Json::array();
+  Json losses = Json::array();
+  Json norms = Json::array();
+  const auto& train = outcome.metrics.train;
+  for (const std::size_t i : chosen_points(train.size())) {
+    tokens.push_back(train[i].tokens);
+    losses.push_back(number(train[i].loss));
+    norms.push_back(number(train[i].grad_norm));
+  }
+  Json evals = Json::array();
+  for (const auto& [source, points] : outcome.metrics.evals) {
+    Json line = {{"source", source}, {"tokens", Json::array()}, {"loss", Json::array()}};
+    for (const EvalPoint& point : points) {
+      line["tokens"].push_back(point.tokens);
+      line["loss"].push_back(number(point.loss));
+    }
+    evals.push_back(std::move(line));
+  }
+  Json events = Json::array();
+  for (const EventPoint& event : outcome.metrics.events)
+    events.push_back(
+        {{"step", event.step}, {"what", event.what}, {"where", event.where}, {"action", event.action}});
+  const Trial& trial = *outcome.trial;
+  return {{"seed", trial.seed},     {"lr_factor", trial.lr_factor}, {"mix", trial.mix},
+          {"folder", trial.folder}, {"ending", outcome.ending},     {"tokens", tokens},
+          {"loss", losses},         {"grad_norm", norms},           {"evals", evals},
+          {"events", events}};
+}
+
+/// The newest sample of every quantizer, of the arm's first run.
+Json quantizer_json(const ArmOutcome& arm) {
+  const auto& samples = arm.trials.front().metrics.quantizers;
+  if (samples.empty()) return {};
+  const std::int64_t step = samples.back().step;
+  Json cells = Json::array();
+  for (const QuantPoint& sample : samples) {
+    if (sample.step != step) continue;
+    cells.push_back({{"layer", sample.layer},
+                     {"operand", sample.operand},
+                     {"sqnr_db", number(sample.sqnr_db)},
+                     {"underflow", sample.underflow},
+                     {"saturated", sample.saturated},
+                     {"zero_scale_blocks", sample.zero_scale_blocks},
+                     {"amax", number(sample.amax)}});
+  }
+  return {{"step", step}, {"cells", cells}};
+}
+
+Json gradient_json(const std::vector<GradientDistance>& gradients) {
+  if (gradients.empty()) return {};
+  Json layers = Json::array();
+  for (std::size_t i = 1; i < gradients.size(); ++i)
+    layers.push_back({{"name", gradients[i].parameter},
+                      {"cosine", number(gradients[i].cosine)},
+                      {"norm_ratio", number(gradients[i].norm_ratio)}});
+  return {{"cosine", number(gradients[0].cosine)},
+          {"norm_ratio", number(gradients[0].norm_ratio)},
+          {"layers", layers}};
+}
+
+Json recovery_json(const std::optional<Recovery>& recovery) {
+  if (!recovery) return {};
+  return {{"nan", recovery->nan},
+          {"nan_ok", recovery->nan_ok},
+          {"resume", recovery->resume},
+          {"resume_ok", recovery->resume_ok}};
+}
+
+Json checks_json(const std::vector<CheckResult>& checks, const std::vector<CheckResult>& reference) {
+  Json lines = Json::array();
+  for (const CheckResult& check : checks) {
+    const auto other = std::ranges::find(reference, check.name, &CheckResult::name);
+    lines.push_back({{"name", check.name},
+                     {"value", number(check.value)},
+                     {"unit", check.unit},
+                     {"count", check.count},
+                     {"reference", other == reference.end() ? Json() : number(other->value)}});
+  }
+  return lines;
+}
+
+Json cost_json(const ArmOutcome& arm, const ArmOutcome& reference, const ReportContext& context) {
+  constexpr double kSecondsPerHour = 3600;
+  Json price;
+  if (context.price_per_hour && arm.tokens_per_s > 0)
+    price = *context.price_per_hour / kSecondsPerHour / arm.tokens_per_s * 1e6;
+  const bool has_peak = context.peak_tflops && arm.tflops > 0;
+  return {{"tokens_per_s", known(arm.tokens_per_s)},
+          {"speed", reference.tokens_per_s > 0 ? known(arm.tokens_per_s / reference.tokens_per_s) : Json()},
+          {"tflops", known(arm.tflops)},
+          {"utilisation", has_peak ? Json(arm.tflops / *context.peak_tflops) : Json()},
+          {"peak_name", has_peak ? Json(context.peak_name) : Json()},
+          {"memory_bytes", known(arm.memory_bytes)},
+          {"checkpoint_seconds", known(arm.checkpoint_seconds)},
+          {"checkpoint_bytes", known(arm.checkpoint_bytes)},
+          {"joules_per_token", number(arm.joules_per_token)},
+          {"price_per_million_tokens", price},
+          {"tokens_to_reference_loss", number(arm.tokens_to_reference_loss)}};
+}
+
+Json arm_json(const ArmOutcome& arm, const ArmOutcome& reference, const NamedOverrides& definition,
+              const ArmProbes& probes, const ArmProbes& reference_probes, const ReportContext& context) {
+  Json trials = Json::array();
+  for (const TrialOutcome& trial : arm.trials) trials.push_back(trial_json(trial));
+  return {{"name", arm.name},
+          {"description", fmt::format("{}", fmt::join(definition.overrides, ", "))},
+          {"is_reference", &arm == &reference},
+          {"verdict", verdict_json(arm)},
+          {"divergences",
+           {{"count", arm.divergences}, {"of", arm.ended}, {"bound", number(arm.divergence_bound)}}},
+          {"spikes", {{"count", arm.spikes}, {"per_million_tokens", arm.spikes_per_million_tokens}}},
+          {"skipped_steps", arm.skipped_steps},
+          {"heldout", sources_json(arm)},
+          {"checks", checks_json(probes.checks, reference_probes.checks)},
+          {"gradient", gradient_json(probes.gradients)},
+          {"quantizer", quantizer_json(arm)},
+          {"cost", cost_json(arm, reference, context)},
+          {"recovery", recovery_json(probes.recovery)},
+          {"trials", trials}};
+}
+
+Json lock_json(const Comparison& comparison) {
+  Json differences = Json::array();
+  for (const Difference& difference : comparison.lock.differences) {
+    Json values = Json::object();
+    for (std::size_t i = 0; i < difference.values.size(); ++i)
+      values[comparison.plan.arms[i].name] = difference.values[i];
+    differences.push_back({{"key", difference.key}, {"values", values}});
+  }
+  std::set<std::uint64_t> seeds;
+  std::set<double> rates;
+  Json mixes = Json::array();
+  for (const Trial& trial : comparison.trials) {
+    seeds.insert(trial.seed);
+    rates.insert(trial.config.optim.lr);
+  }
+  for (const NamedOverrides& mix : comparison.plan.mixes)
+    mixes.push_back(mix.name.empty() ? "as configured" : mix.name);
+  const auto texts = [](const auto& values) {
+    Json list = Json::array();
+    for (const auto& value : values) list.push_back(fmt::format("{}", value));
+    return list;
+  };
+  return {{"common_sha256", comparison.lock.common_sha256},
+          {"common_keys", comparison.lock.common_keys},
+          {"differences", differences},
+          {"axes",
+           {{{"key", "train.seed"}, {"values", texts(seeds)}},
+            {{"key", "optim.lr"}, {"values", texts(rates)}},
+            {{"key", "data"}, {"values", mixes}}}}};
+}
+
+}  // namespace
+
+Json make_report(const Comparison& comparison, const std::vector<ArmOutcome>& arms,
+                 const std::vector<ArmProbes>& probes, const ReportContext& context) {
+  const Config& config = comparison.trials.front().config;
+  Json arm_list = Json::array();
+  std::string names;
+  bool complete = true;
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    arm_list.push_back(arm_json(arms[i], arms[0], comparison.plan.arms[i], probes[i], probes[0], context));
+    names += (i == 0 ? "" : ", ") + arms[i].name;
+    complete &= std::ranges::all_of(arms[i].trials, &TrialOutcome::has_ended);
+  }
+  const std::int64_t steps = step_count(config.train);
+  return {
+      {"format", 1},
+      {"title", config.model.name + ": " + names},
+      {"created", context.created},
+      {"build", context.build},
+      {"hardware", {{"backend", context.backend}, {"device", context.device}, {"threads", context.threads}}},
+      {"model",
+       {{"name", config.model.name},
+        {"parameters", parameter_count(config.model)},
+        {"pattern", config.model.pattern},
+        {"vocab", config.model.vocab}}},
+      {"training",
+       {{"steps", steps},
+        {"tokens", steps * config.train.batch * config.train.sequence},
+        {"batch", config.train.batch},
+        {"sequence", config.train.sequence},
+        {"schedule", config.schedule.kind},
+        {"lr", config.optim.lr}}},
+      {"reference", arms[0].name},
+      {"margin_percent", comparison.plan.margin},
+      {"alpha", comparison.plan.alpha},
+      {"complete", complete},
+      {"lock", lock_json(comparison)},
+      {"arms", arm_list}};
+}
+
+std::string summary_text(const std::vector<ArmOutcome>& arms) {
+  std::size_t width = 0;
+  for (const ArmOutcome& arm : arms) width = std::max(width, arm.name.size());
+  std::string text;
+  for (const ArmOutcome& arm : arms)
+    text += fmt::format("{:<{}}  {:<10}  {}\n", arm.name, width, name_of(arm.verdict), arm.text);
+  return text;
+}
+
+}  // namespace tetrad

@@ -1,0 +1,44 @@
+#pragma once
+// The report of a comparison: report.json, which has every figure, and a page that shows it.
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tetrad/compare/outcome.h"
+#include "tetrad/compare/probes.h"
+#include "tetrad/eval/check.h"
+
+namespace tetrad {
+
+/// Where and with what a comparison ran.
+struct ReportContext {
+  std::string created;  //!< ISO 8601
+  std::string build;
+  std::string backend;
+  std::string device;
+  int threads = 0;
+  std::optional<double> peak_tflops;  //!< a large product, measured in this run
+  std::string peak_name;
+  std::optional<double> price_per_hour;
+};
+
+/// Of one arm; what was not measured is nothing.
+struct ArmProbes {
+  std::vector<GradientDistance> gradients;  //!< as compare_gradients gives them
+  std::optional<Recovery> recovery;
+  std::vector<CheckResult> checks;  //!< of the arm's first run
+};
+
+/// docs/report.md describes it. `probes` by arm.
+nlohmann::json make_report(const Comparison& comparison, const std::vector<ArmOutcome>& arms,
+                           const std::vector<ArmProbes>& probes, const ReportContext& context);
+
+/// One HTML file that needs nothing else.
+std::string make_page(const nlohmann::json& report);
+
+/// A line per arm, for the terminal.
+std::string summary_text(const std::vector<ArmOutcome>& arms);
+
+}  // namespace tetrad

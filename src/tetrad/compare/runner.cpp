@@ -1,0 +1,103 @@
+#include "tetrad/compare/runner.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "tetrad/config/config.h"
+#include "tetrad/core/error.h"
+#include "tetrad/io/atomic_file.h"
+#include "tetrad/train/checkpoint_folder.h"
+#include "tetrad/train/run_folder.h"
+#include "tetrad/train/trainer.h"
+
+namespace tetrad {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kEndingFile = "ending";
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What a trial that began is must be what the plan says it is.
+void check_same(const fs::path& folder, const Config& config) {
+  const std::vector<std::string> files = {(folder / "config.yaml").string()};
+  Config saved = load_config(files, {});
+  saved.run = config.run;
+  const std::vector<std::string> keys = differences(saved, config);
+  TETRAD_CHECK(keys.empty(),
+               "{} was begun with another {}: choose another --out, or the configuration of then",
+               folder.string(), keys.empty() ? "" : keys[0]);
+}
+
+void remove_checkpoints(const fs::path& run, std::size_t keep) {
+  std::size_t seen = 0;
+  for (const CheckpointEntry& entry : scan_checkpoints(run / "checkpoints")) {  // the newest first
+    if (entry.kind != EntryKind::checkpoint || ++seen <= keep) continue;
+    std::error_code ignored;  // only room is lost
+    fs::remove_all(entry.path, ignored);
+  }
+}
+
+/// Nothing: stopped by a signal.
+std::optional<Ending> run_trial(Config config, const fs::path& folder, const std::string& prefix,
+                                const std::string& build, Backend& backend, const StopSignals& signals) {
+  const bool began = fs::exists(folder / "config.yaml");
+  if (began) check_same(folder, config);
+  config.run.out = folder.string();
+  Dataset dataset = open_dataset(config);
+  const std::string resolved = to_yaml(config);
+  const RunFolder held = began ? RunFolder::open(folder) : RunFolder::create(folder, resolved);
+  RunLog log(folder / "log.txt");
+  log.set_prefix(prefix);
+  Trainer trainer(config, std::move(dataset), resolved, build, folder, backend, log);
+  if (began)
+    trainer.resume();
+  else
+    trainer.start();
+  const Ending ending = trainer.run(signals);
+  return ending == Ending::stopped_by_signal ? std::nullopt : std::optional(ending);
+}
+
+}  // namespace
+
+std::string ending_of(const fs::path& trial_folder) {
+  std::ifstream file(trial_folder / kEndingFile);
+  std::string ending;
+  std::getline(file, ending);
+  return ending;
+}
+
+bool run_trials(const Comparison& comparison, const fs::path& folder, const RunnerOptions& options,
+                Backend& backend, const StopSignals& signals) {
+  const std::size_t count = comparison.trials.size();
+  const double begin = now();
+  std::size_t trained = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Trial& trial = comparison.trials[i];
+    const fs::path run = folder / trial.folder;
+    if (!ending_of(run).empty()) continue;
+    const std::string left =
+        trained == 0
+            ? ""
+            : fmt::format(", {} left", format_duration((now() - begin) / static_cast<double>(trained) *
+                                                       static_cast<double>(count - i)));
+    const std::string prefix = fmt::format("[{}/{} {} seed {}{}] ", i + 1, count,
+                                           comparison.plan.arms[trial.arm].name, trial.seed, left);
+    const std::optional<Ending> ending =
+        run_trial(trial.config, run, prefix, options.build, backend, signals);
+    if (!ending) return false;
+    const bool is_first_of_arm = i < comparison.plan.arms.size();
+    remove_checkpoints(run, options.keep_checkpoints || is_first_of_arm ? 1 : 0);
+    write_file_atomically(run / kEndingFile, *ending == Ending::finished ? "finished\n" : "diverged\n");
+    ++trained;
+    if (options.after_trial) options.after_trial();
+  }
+  return true;
+}
+
+}  // namespace tetrad

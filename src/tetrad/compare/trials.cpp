@@ -1,0 +1,104 @@
+#include "tetrad/compare/trials.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "tetrad/config/config.h"
+#include "tetrad/core/error.h"
+#include "tetrad/io/sha256.h"
+#include "tetrad/train/trainer.h"
+
+namespace tetrad {
+namespace {
+
+std::string folder_of(const std::string& arm, const Trial& trial) {
+  return fmt::format("runs/{}/seed-{}{}{}", arm, trial.seed,
+                     trial.lr_factor == 1 ? "" : fmt::format("-lr-{}", trial.lr_factor),
+                     trial.mix.empty() ? "" : "-" + trial.mix);
+}
+
+/// Where a run writes and on which machine it runs is not part of what it computes.
+bool is_compared(const std::string& key) { return !key.starts_with("run."); }
+bool may_differ(const std::string& key) { return key.starts_with("precision."); }
+
+std::string value_of(const Config& config, const std::string& key) {
+  for (auto& [name, text] : leaf_texts(config))
+    if (name == key) return std::move(text);
+  return "";
+}
+
+/// Throws unless the trials of a pair differ in their precision alone; returns the keys that do differ.
+std::set<std::string> check_pair(std::span<const Trial> pair, const ComparePlan& plan) {
+  std::set<std::string> keys;
+  for (const Trial& trial : pair) {
+    for (const std::string& key : differences(pair[0].config, trial.config)) {
+      TETRAD_CHECK(may_differ(key), "the arms {} and {} differ in {}, which must be the same in all arms",
+                   plan.arms[0].name, plan.arms[trial.arm].name, key);
+      keys.insert(key);
+    }
+  }
+  return keys;
+}
+
+Lock make_lock(std::span<const Trial> pair, const std::set<std::string>& keys) {
+  Lock lock;
+  std::string common;
+  for (const auto& [key, text] : leaf_texts(pair[0].config)) {
+    if (may_differ(key) || !is_compared(key)) continue;
+    common += key + "=" + text + "\n";
+    ++lock.common_keys;
+  }
+  lock.common_sha256 = sha256_hex(std::as_bytes(std::span(common)));
+  for (const std::string& key : keys) {
+    Difference difference{key, {}};
+    for (const Trial& trial : pair) difference.values.push_back(value_of(trial.config, key));
+    lock.differences.push_back(std::move(difference));
+  }
+  return lock;
+}
+
+/// Where the configuration says nothing: ten samples over the run, for curves and for the map of quantizers.
+void add_defaults(TrainConfig& train) {
+  const std::int64_t tenth = std::max<std::int64_t>(1, step_count(train) / 10);
+  if (train.eval.every == 0) train.eval.every = tenth;
+  if (train.telemetry_every == 0) train.telemetry_every = tenth;
+}
+
+Config configure(const NamedOverrides& arm, const NamedOverrides& mix, const std::string& common) {
+  std::vector<std::string> overrides = mix.overrides;
+  overrides.insert(overrides.end(), arm.overrides.begin(), arm.overrides.end());
+  return parse_config(common, "the common configuration", overrides);
+}
+
+}  // namespace
+
+Comparison expand(const ComparePlan& plan, const std::string& common) {
+  Comparison comparison{plan, {}, {}};
+  for (std::int64_t i = 0; i < plan.seeds; ++i) {
+    for (const double lr_factor : plan.lr_factors) {
+      for (const NamedOverrides& mix : plan.mixes) {
+        const std::size_t begin = comparison.trials.size();
+        for (std::size_t arm = 0; arm < plan.arms.size(); ++arm) {
+          Trial trial{arm, 0, lr_factor, mix.name, {}, configure(plan.arms[arm], mix, common)};
+          trial.config.train.seed += static_cast<std::uint64_t>(i);
+          trial.config.optim.lr *= lr_factor;
+          trial.config.run.out.clear();
+          add_defaults(trial.config.train);
+          trial.seed = trial.config.train.seed;
+          trial.folder = folder_of(plan.arms[arm].name, trial);
+          validate(trial.config);
+          comparison.trials.push_back(std::move(trial));
+        }
+        const std::span<const Trial> pair = std::span(comparison.trials).subspan(begin);
+        const std::set<std::string> keys = check_pair(pair, plan);
+        if (begin == 0) comparison.lock = make_lock(pair, keys);
+      }
+    }
+  }
+  return comparison;
+}
+
+}  // namespace tetrad

@@ -1,0 +1,51 @@
+#pragma once
+// The runs of a comparison. Only the precision differs between arms: that is checked on the resolved
+// configurations, not assumed.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tetrad/compare/plan.h"
+#include "tetrad/train/config.h"
+
+namespace tetrad {
+
+/// One run. Trials of different arms with the same seed, learning rate and mix are a pair.
+struct Trial {
+  std::size_t arm = 0;  //!< index into the plan
+  std::uint64_t seed = 0;
+  double lr_factor = 1;
+  std::string mix;
+  std::string folder;  //!< below that of the comparison: "runs/nvfp4/seed-1"
+  Config config;
+
+  bool is_pair_of(const Trial& other) const {
+    return seed == other.seed && lr_factor == other.lr_factor && mix == other.mix;
+  }
+};
+
+/// A key that trials have different values of, and the value of each arm.
+struct Difference {
+  std::string key;
+  std::vector<std::string> values;  //!< by arm
+};
+
+/// The proof that only the precision differs.
+struct Lock {
+  std::string common_sha256;  //!< of everything else in the configuration
+  std::int64_t common_keys = 0;
+  std::vector<Difference> differences;
+};
+
+struct Comparison {
+  ComparePlan plan;
+  std::vector<Trial> trials;  //!< pair after pair, so that a comparison that is stopped has whole ones
+  Lock lock;
+};
+
+/// Every trial of the plan over the common configuration, which is YAML. Throws Error (bad input) if arms
+/// differ in anything but the precision, or if a configuration is not valid.
+Comparison expand(const ComparePlan& plan, const std::string& common);
+
+}  // namespace tetrad

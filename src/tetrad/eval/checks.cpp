@@ -1,0 +1,38 @@
+#include "tetrad/eval/checks.h"
+
+#include <filesystem>
+
+#include "tetrad/core/error.h"
+#include "tetrad/eval/choices.h"
+#include "tetrad/eval/long_recall.h"
+#include "tetrad/eval/token_checks.h"
+
+namespace tetrad {
+
+std::vector<CheckResult> run_checks(LoadedModel& model,
+                                    const std::vector<std::pair<std::string, std::string>>& heldout,
+                                    const ChecksConfig& config) {
+  const Pass pass = model.pass();
+  const Scorer scorer = [&](std::span<const std::int32_t> tokens) {
+    return score(model.decoder(), pass, tokens);
+  };
+  const Tokenizer* tokenizer = model.has_tokenizer() ? &model.tokenizer() : nullptr;
+  std::vector<CheckResult> results;
+  const auto add = [&](const std::vector<CheckResult>& more) {
+    results.insert(results.end(), more.begin(), more.end());
+  };
+  for (const auto& [name, path] : heldout) {
+    const TokenSequences data(path, model.sequence(), name);
+    data.file().validate(model.config().model.vocab);
+    const bool is_text = !data.file().metadata() || data.file().metadata()->kind.empty();
+    add(check_tokens(name, data, tokenizer, config.sequences, scorer));
+    if (is_text && tokenizer != nullptr)
+      add(check_long_recall(name, data, *tokenizer, config.recall_trials, scorer));
+  }
+  for (const std::string& file : config.choices)
+    add(check_choices(std::filesystem::path(file).stem().string(), read_questions(file), model.tokenizer(),
+                      scorer));
+  return results;
+}
+
+}  // namespace tetrad

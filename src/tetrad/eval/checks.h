@@ -1,0 +1,24 @@
+#pragma once
+// All checks that a model and its data allow.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tetrad/eval/check.h"
+#include "tetrad/eval/loaded_model.h"
+
+namespace tetrad {
+
+struct ChecksConfig {
+  std::vector<std::string> choices;  //!< files of multiple-choice questions
+  std::int64_t sequences = 32;       //!< of each source's held-out tokens
+  std::int64_t recall_trials = 8;    //!< texts with a fact in them, of each length and place
+};
+
+/// `heldout`: token files by the name of their source.
+std::vector<CheckResult> run_checks(LoadedModel& model,
+                                    const std::vector<std::pair<std::string, std::string>>& heldout,
+                                    const ChecksConfig& config);
+
+}  // namespace tetrad

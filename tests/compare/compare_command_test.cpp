@@ -1,0 +1,132 @@
+// Comparisons as a user makes them.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "support/files.h"
+#include "support/process.h"
+#include "support/training.h"
+
+namespace tetrad::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+class CompareCommand : public Training {
+ protected:
+  /// A comparison of a tiny model, in `out`.
+  Outcome compare(const std::string& out, Words more, const Words& environment = {}) {
+    const std::string config = folder_.file("small.yaml");
+    write_file(
+        config,
+        "model: {pattern: \"*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 48, vocab: 64, "
+        "tied: true}\n"
+        "data: {sources: {a: {path: " +
+            folder_.file("a") + ", heldout: " + folder_.file("a-heldout") +
+            "}}}\n"
+            "train: {steps: 10, batch: 4, sequence: 32, eval: {sequences: 4}, checkpoint: 3}\n"
+            "run: {backend: cpu, threads: 1}\n");
+    Words words = {"compare", config, "--out", folder_.file(out)};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_tetrad(words, environment);
+  }
+  Json report(const std::string& out) const { return Json::parse(read_file(folder_ / out / "report.json")); }
+};
+
+TEST_F(CompareCommand, ReportsEveryArm) {
+  const Outcome outcome = compare("c", {"--arms", "bf16,nvfp4", "--seeds", "2", "--price", "3", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json["arms"].size(), 2U);
+  EXPECT_TRUE(json["complete"]);
+  const Json& arm = json["arms"][1];
+  EXPECT_EQ(arm["trials"].size(), 2U);
+  EXPECT_EQ(arm["trials"][0]["loss"].size(), 10U);
+  EXPECT_EQ(arm["verdict"]["pairs"], 2);
+  EXPECT_FALSE(arm["quantizer"]["cells"].empty());
+  EXPECT_TRUE(arm["recovery"]["resume_ok"]);
+  EXPECT_TRUE(arm["recovery"]["nan_ok"]);
+  EXPECT_GT(arm["cost"]["price_per_million_tokens"], 0);
+  EXPECT_TRUE(arm["cost"]["joules_per_token"].is_null());
+  EXPECT_LT(arm["gradient"]["cosine"], 0.9999);
+  EXPECT_GT(arm["gradient"]["cosine"], 0.5);
+  EXPECT_NEAR(json["arms"][0]["gradient"]["cosine"], 1, 1e-12);
+  // Held-out losses and gaps are those of the runs.
+  const double reference = json["arms"][0]["heldout"][0]["loss"];
+  EXPECT_NEAR(arm["heldout"][0]["gap_nats"], arm["heldout"][0]["loss"].get<double>() - reference, 1e-12);
+  const std::string page = read_file(folder_ / "c" / "report.html");
+  EXPECT_NE(page.find("\"format\":1"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "c" / "probes"));
+}
+
+TEST_F(CompareCommand, TheSamePrecisionTwiceGivesTheSameBits) {
+  write_file(folder_.file("twice.yaml"),
+             "arms: {one: {precision.recipe: nvfp4}, two: {precision.recipe: nvfp4}}\nseeds: 2\n");
+  const Outcome outcome = compare("c", {"--arms", folder_.file("twice.yaml"), "--no-probes"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = report("c");
+  for (const int seed : {0, 1})
+    for (const char* curve : {"loss", "grad_norm", "evals"})
+      EXPECT_EQ(json["arms"][0]["trials"][seed][curve], json["arms"][1]["trials"][seed][curve]);
+  EXPECT_NE(json["arms"][0]["trials"][0]["loss"],
+            json["arms"][0]["trials"][1]["loss"]);  // other seeds differ
+  EXPECT_EQ(json["arms"][1]["verdict"]["kind"], "equivalent");
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_EQ(read_file(folder_ / "c/runs/one/seed-2/checkpoints/step-10" / file),
+              read_file(folder_ / "c/runs/two/seed-2/checkpoints/step-10" / file));
+}
+
+TEST_F(CompareCommand, GoesOnWhereItWasKilled) {
+  const Words arms = {"--arms", "bf16,nvfp4", "--no-probes"};
+  ASSERT_EQ(compare("whole", arms).exit_code, 0);
+  // In the middle of the first run, and of the second.
+  EXPECT_EQ(compare("killed", arms, {"TETRAD_FAILPOINTS=metrics.write=kill@8"}).exit_code, -1);
+  EXPECT_EQ(run_tetrad({"compare", "--resume", folder_.file("killed"), "--no-probes"},
+                       {"TETRAD_FAILPOINTS=metrics.write=kill@22"})
+                .exit_code,
+            -1);
+  EXPECT_FALSE(report("killed")["complete"]);
+  const Outcome last = run_tetrad({"compare", "--resume", folder_.file("killed"), "--no-probes"});
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  const Json whole = report("whole");
+  const Json resumed = report("killed");
+  EXPECT_TRUE(resumed["complete"]);
+  for (const int arm : {0, 1}) {
+    EXPECT_EQ(resumed["arms"][arm]["trials"][0]["loss"], whole["arms"][arm]["trials"][0]["loss"]);
+    EXPECT_EQ(resumed["arms"][arm]["heldout"], whole["arms"][arm]["heldout"]);
+  }
+  // More seeds may be added; what is there stays.
+  const Outcome more =
+      run_tetrad({"compare", "--resume", folder_.file("killed"), "--seeds", "2", "--no-probes"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(report("killed")["arms"][1]["trials"].size(), 2U);
+  EXPECT_EQ(report("killed")["arms"][1]["trials"][0], resumed["arms"][1]["trials"][0]);
+}
+
+TEST_F(CompareCommand, RefusesWhatWouldNotBeAComparison) {
+  const auto refuse = [&](const Outcome& outcome, const std::string& word) {
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
+  };
+  write_file(folder_.file("lr.yaml"), "arms: {bf16: {}, faster: {optim.lr: 1}}\n");
+  refuse(compare("c", {"--arms", folder_.file("lr.yaml")}), "optim.lr");
+  refuse(compare("c", {"--arms", "bf16,fp3"}), "fp3");
+  refuse(compare("c", {}), "--arms");
+  refuse(run_tetrad({"compare", "--resume", folder_.file("nothing")}), "compare.yaml");
+  ASSERT_EQ(compare("c", {"--arms", "bf16", "--no-probes", "train.steps=1"}).exit_code, 0);
+  refuse(compare("c", {"--arms", "bf16", "--no-probes", "train.steps=2"}), "another comparison");
+  refuse(compare("c", {"--arms", "bf16,nvfp4", "--no-probes", "train.steps=1"}), "another comparison");
+}
+
+TEST_F(CompareCommand, ADryRunListsRunsAndDifferences) {
+  const Outcome outcome = compare("c", {"--arms", "bf16,nvfp4", "--seeds", "2", "--dry-run"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("runs/nvfp4/seed-2"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("precision.recipe"), std::string::npos) << outcome.out;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "c"));
+}
+
+}  // namespace
+}  // namespace tetrad::testing
