@@ -75,6 +75,7 @@ std::vector<Generation> Engine::run(std::vector<GenerationTask> tasks, const IsA
 }
 
 Engine::JobPointer Engine::enqueue(std::vector<GenerationTask> tasks, bool wants_progress) {
+  TETRAD_CHECK(!tasks.empty(), "there are no sequences to read");
   Group all;
   for (GenerationTask& task : tasks) {
     TETRAD_CHECK(!task.prompt.empty(), "there are no tokens to read");
