@@ -75,21 +75,25 @@ std::vector<Generation> Engine::run(std::vector<GenerationTask> tasks, const IsA
 }
 
 Engine::JobPointer Engine::enqueue(std::vector<GenerationTask> tasks, bool wants_progress) {
-  auto job = std::make_shared<Job>();
-  job->wants_progress = wants_progress;
+  TETRAD_CHECK(!tasks.empty(), "there are no sequences to read");
+  Group all;
   for (GenerationTask& task : tasks) {
     TETRAD_CHECK(!task.prompt.empty(), "there are no tokens to read");
     for (const std::int32_t token : task.prompt)
       TETRAD_CHECK(token >= 0 && token < decoder_.config().vocab,
                    "token id {} is not below the model's vocabulary, {}", token, decoder_.config().vocab);
-    job->all.push_back(std::make_shared<Sequence>());
-    job->all.back()->task = std::move(task);
-    job->all.back()->job = job;
+    all.push_back(std::make_shared<Sequence>());
+    all.back()->task = std::move(task);
   }
-  job->waiting.assign(job->all.begin(), job->all.end());
+  auto job = std::make_shared<Job>();
+  job->wants_progress = wants_progress;
   const std::lock_guard lock(mutex_);
   if (stopping_) throw HttpError(503, kStopping);
   turns_.push_back(job);
+  // From here on they hold each other, until run() lets go.
+  for (const SequencePointer& sequence : all) sequence->job = job;
+  job->waiting.assign(all.begin(), all.end());
+  job->all = std::move(all);
   work_.notify_all();
   return job;
 }
