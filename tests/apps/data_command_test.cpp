@@ -162,7 +162,9 @@ TEST_F(DataCommand, SpecialTokensGoAroundTextsWhereTheyAreAskedFor) {
   const json trained = run_json({"tokenizer", "train", text(), "-o", tokenizer, "--vocab", "300"});
   const auto begin = trained["vocab"].get<std::int32_t>();
   json root = json::parse(read_file(tokenizer));
-  root["added_tokens"].push_back({{"id", begin}, {"content", "<s>"}, {"special", true}});
+  json added = root["added_tokens"][0];
+  added.update({{"id", begin}, {"content", "<s>"}});
+  root["added_tokens"].push_back(added);
   root["post_processor"] = {{"type", "TemplateProcessing"},
                             {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
                             {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {begin}}}}}}};

@@ -12,6 +12,7 @@
 
 namespace tetrad::testing {
 
+// NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
 void PrintTo(const FuzzTarget& target, std::ostream* out) { *out << target.name; }
 
 namespace {

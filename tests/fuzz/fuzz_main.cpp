@@ -13,7 +13,8 @@ const tetrad::testing::FuzzTarget* chosen = nullptr;
 
 }  // namespace
 
-// NOLINTBEGIN(readability-identifier-naming): the names are libFuzzer's
+// NOLINTBEGIN(readability-identifier-naming,concurrency-mt-unsafe): the names are libFuzzer's, nothing runs
+// yet
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   const auto targets = tetrad::testing::fuzz_targets();
   if (*argc < 2) {
@@ -36,4 +37,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   chosen->run({reinterpret_cast<const char*>(data), size});
   return 0;
 }
-// NOLINTEND(readability-identifier-naming)
+// NOLINTEND(readability-identifier-naming,concurrency-mt-unsafe)

@@ -6,7 +6,7 @@
 
 namespace tetrad {
 
-AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens) : tokens_(tokens), nodes_(1) {
+AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), nodes_(1) {
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     std::uint32_t node = 0;
     for (const char c : tokens_[i].content) {

@@ -34,7 +34,7 @@ class AddedTokenFinder {
   };
 
   /// Contents are not empty; of equal ones the first counts.
-  explicit AddedTokenFinder(const std::vector<AddedToken>& tokens = {});
+  explicit AddedTokenFinder(std::vector<AddedToken> tokens = {});
 
   /// Calls plain(text) and found(id) for the parts of `text`, in order. No part of it is empty.
   template <typename Plain, typename Found>

@@ -52,8 +52,8 @@ void BpeTokenizer::index_added(std::string_view where) {
     cuttable_ = cuttable_ && token.content.find_first_of(" \n", 1) == std::string::npos &&
                 !token.single_word && !token.lstrip && !token.rstrip;
   }
-  raw_added_ = AddedTokenFinder(raw);
-  normalized_added_ = AddedTokenFinder(normalized);
+  raw_added_ = AddedTokenFinder(std::move(raw));
+  normalized_added_ = AddedTokenFinder(std::move(normalized));
   for (const std::string_view separator :
        {kEndOfText, std::string_view("<|end_of_text|>"), std::string_view("</s>")}) {
     const auto found = std::ranges::find(definition_.added, separator, &AddedToken::content);
@@ -132,9 +132,15 @@ std::string BpeTokenizer::compute_hash() const {
   for (std::size_t i = 1; i < definition_.splits.size(); ++i) add_text(definition_.splits[i]->name);
   if (definition_.add_prefix_space) add_text("prefix space");
   if (definition_.nfc) add_text("nfc");
-  for (const AddedToken& token : definition_.added)
-    if (const int flags = token.single_word | token.lstrip << 1 | token.rstrip << 2 | token.normalized << 3)
-      hash.add(static_cast<std::uint64_t>(token.id)).add(static_cast<std::uint64_t>(flags));
+  for (const AddedToken& token : definition_.added) {
+    std::uint64_t flags = 0;
+    std::uint64_t bit = 1;
+    for (const bool flag : {token.single_word, token.lstrip, token.rstrip, token.normalized}) {
+      if (flag) flags |= bit;
+      bit <<= 1;
+    }
+    if (flags != 0) hash.add(static_cast<std::uint64_t>(token.id)).add(flags);
+  }
   return fmt::format("{:016x}", hash.value());
 }
 

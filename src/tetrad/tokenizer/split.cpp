@@ -128,54 +128,54 @@ std::size_t cased_word_end(std::string_view text, std::size_t begin) {
 
 /// What tells the successors of the GPT-2 split apart.
 struct ContractionsFirst {
-  static constexpr bool contraction_first = true;
-  static constexpr bool contraction_after_word = false;
-  static constexpr bool cased = false;
-  static constexpr bool slashes = false;    //!< after symbols [\r\n/]*, not [\r\n]*
-  static constexpr bool whole_end = false;  //!< white space at the end of the text is one piece
+  static constexpr bool kContractionFirst = true;
+  static constexpr bool kContractionAfterWord = false;
+  static constexpr bool kCased = false;
+  static constexpr bool kSlashes = false;   //!< after symbols [\r\n/]*, not [\r\n]*
+  static constexpr bool kWholeEnd = false;  //!< white space at the end of the text is one piece
 };
 struct Llama3 : ContractionsFirst {
-  static constexpr int digits = 3;
+  static constexpr int kDigitsAtOnce = 3;
 };
 struct Cl100k : Llama3 {
-  static constexpr bool whole_end = true;
+  static constexpr bool kWholeEnd = true;
 };
 struct Qwen2 : ContractionsFirst {
-  static constexpr int digits = 1;
+  static constexpr int kDigitsAtOnce = 1;
 };
 struct Tekken : ContractionsFirst {
-  static constexpr bool contraction_first = false;
-  static constexpr bool cased = true;
-  static constexpr int digits = 1;
-  static constexpr bool slashes = true;
+  static constexpr bool kContractionFirst = false;
+  static constexpr bool kCased = true;
+  static constexpr int kDigitsAtOnce = 1;
+  static constexpr bool kSlashes = true;
 };
 struct O200k : Tekken {
-  static constexpr bool contraction_after_word = true;
-  static constexpr int digits = 3;
+  static constexpr bool kContractionAfterWord = true;
+  static constexpr int kDigitsAtOnce = 3;
 };
 
 template <typename Style>
 std::size_t next_modern(std::string_view text, std::size_t begin) {
-  if constexpr (Style::contraction_first) {
+  if constexpr (Style::kContractionFirst) {
     const std::size_t end = any_case_contraction_end(text, begin);
     if (end > begin) return end;
   }
-  const std::size_t word = Style::cased ? cased_word_end(text, begin) : word_end(text, begin);
-  if (word > begin) return Style::contraction_after_word ? any_case_contraction_end(text, word) : word;
+  const std::size_t word = Style::kCased ? cased_word_end(text, begin) : word_end(text, begin);
+  if (word > begin) return Style::kContractionAfterWord ? any_case_contraction_end(text, word) : word;
 
   if (has_at(text, begin, kNumbers)) {
     std::size_t end = begin;
-    for (int i = 0; i < Style::digits && has_at(text, end, kNumbers); ++i)
+    for (int i = 0; i < Style::kDigitsAtOnce && has_at(text, end, kNumbers); ++i)
       end += character_at(text, end).bytes;
     return end;
   }
   const std::size_t symbols = text[begin] == ' ' ? begin + 1 : begin;
   if (has_at(text, symbols, kSymbols)) {
     std::size_t end = run_end(text, symbols, kSymbols);
-    while (end < text.size() && (is_newline(text[end]) || (Style::slashes && text[end] == '/'))) ++end;
+    while (end < text.size() && (is_newline(text[end]) || (Style::kSlashes && text[end] == '/'))) ++end;
     return end;
   }
-  if (Style::whole_end && run_end(text, begin, CharClass::space) == text.size()) return text.size();
+  if (Style::kWholeEnd && run_end(text, begin, CharClass::space) == text.size()) return text.size();
   return space_or_lines_end(text, begin);
 }
 

@@ -42,7 +42,7 @@ std::string split_json(const Split& split) {
 /// ByteLevel has the GPT-2 split built in; the others stand before it.
 std::string pre_tokenizer_json(const BpeDefinition& definition) {
   const bool use_regex = definition.splits.back() == &gpt2_split();
-  const std::string byte_level = byte_level_json(definition.add_prefix_space, use_regex);
+  std::string byte_level = byte_level_json(definition.add_prefix_space, use_regex);
   std::string steps;
   for (std::size_t i = 0; i + (use_regex ? 1 : 0) < definition.splits.size(); ++i)
     if (definition.splits[i] != &whole_split()) steps += split_json(*definition.splits[i]) + ", ";
@@ -51,7 +51,7 @@ std::string pre_tokenizer_json(const BpeDefinition& definition) {
 }
 
 std::string post_processor_json(const BpeDefinition& definition) {
-  const std::string byte_level = byte_level_json(false, true);
+  std::string byte_level = byte_level_json(false, true);
   if (definition.prefix.empty() && definition.suffix.empty()) return byte_level;
   std::string pieces;
   std::string tokens;
