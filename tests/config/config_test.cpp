@@ -36,7 +36,8 @@ Config load(const std::vector<std::string>& texts, const std::vector<std::string
 
 std::vector<std::filesystem::path> shipped_files() {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(TETRAD_CONFIGS)) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(TETRAD_CONFIGS))
+    if (entry.is_regular_file()) files.push_back(entry.path());  // compare/ has arms, not runs
   std::sort(files.begin(), files.end());
   return files;
 }

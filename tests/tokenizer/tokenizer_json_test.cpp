@@ -11,6 +11,8 @@
 namespace tetrad {
 namespace {
 
+using Ids = std::vector<std::int32_t>;
+
 using nlohmann::json;
 using testing::expect_bad_input;
 using testing::is_refused;
@@ -301,7 +303,6 @@ TEST(TokenizerJson, NormalizesBetweenAddedTokensOfBothKinds) {
                                     {"normalized", normalized}});
   const auto tokenizer = parse_text(root.dump());
   const auto raw = static_cast<std::int32_t>(next);
-  using Ids = std::vector<std::int32_t>;
   EXPECT_EQ(tokenizer->encode("e\u0301\u00e9"), (Ids{0xC3, 0xA9, 0xC3, 0xA9}));
   EXPECT_EQ(tokenizer->encode("<e\u0301>[e\u0301][\u00e9]"), (Ids{raw, raw + 1, raw + 1}));
   EXPECT_EQ(tokenizer->encode("<\u00e9>"), (Ids{'<', 0xC3, 0xA9, '>'}));

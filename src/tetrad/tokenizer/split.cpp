@@ -181,13 +181,13 @@ std::size_t next_modern(std::string_view text, std::size_t begin) {
 
 std::size_t next_whole(std::string_view text, std::size_t) { return text.size(); }
 
-constexpr CharSet kDigits = kNumbers | CharClass::late_number;
+constexpr CharSet kAnyNumbers = kNumbers | CharClass::late_number;
 
 template <bool one_by_one>
 std::size_t next_digits(std::string_view text, std::size_t begin) {
   const Character first = character_at(text, begin);
-  if (one_by_one && kDigits.has(first.kind)) return begin + first.bytes;
-  return run_end(text, begin + first.bytes, kDigits.has(first.kind) ? kDigits : ~kDigits);
+  if (one_by_one && kAnyNumbers.has(first.kind)) return begin + first.bytes;
+  return run_end(text, begin + first.bytes, kAnyNumbers.has(first.kind) ? kAnyNumbers : ~kAnyNumbers);
 }
 
 constexpr Split kSplits[] = {

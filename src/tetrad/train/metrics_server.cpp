@@ -1,6 +1,7 @@
 #include "tetrad/train/metrics_server.h"
 
 #include <atomic>
+#include <memory>
 #include <thread>
 
 #include "tetrad/http/server.h"
@@ -51,8 +52,9 @@ ServerOptions options_for(const std::string& address) {
 }  // namespace
 
 struct MetricsServer::Parts {
-  Parts(const std::string& address, const MetricsPage& page) : pages(page), server(options_for(address)) {
-    thread = std::thread([this] { server.run(pages, [this] { return stop.load(); }, {}); });
+  Parts(const std::string& address, const MetricsPage& page)
+      : pages(std::make_unique<Pages>(page)), server(options_for(address)) {
+    thread = std::thread([this] { server.run(*pages, [this] { return stop.load(); }, {}); });
   }
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
@@ -61,7 +63,7 @@ struct MetricsServer::Parts {
     thread.join();
   }
 
-  Pages pages;
+  std::unique_ptr<HttpHandler> pages;
   HttpServer server;
   std::atomic<bool> stop = false;
   std::thread thread;
