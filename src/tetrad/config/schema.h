@@ -194,9 +194,10 @@ void describe(V& v, RunConfig& c) {
   v.field("backend", c.backend, "auto, cpu or cuda", one_of({"auto", "cpu", "cuda"}));
   v.field("threads", c.threads, "0: all cores", between(0, 4096));
   v.field("out", c.out, "folder of the run");
-  v.field("metrics_address", c.metrics_address,
-          "where Prometheus finds GET /metrics while the run trains, such as 127.0.0.1:9464, or a port alone, "
-          "for this machine only; empty: nowhere");
+  v.field(
+      "metrics_address", c.metrics_address,
+      "where Prometheus finds GET /metrics while the run trains, such as 127.0.0.1:9464, or a port alone, "
+      "for this machine only; empty: nowhere");
 }
 
 template <class V>
