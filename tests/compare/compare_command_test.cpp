@@ -67,7 +67,7 @@ TEST_F(CompareCommand, TheSamePrecisionTwiceGivesTheSameBits) {
   const Outcome outcome = compare("c", {"--arms", folder_.file("twice.yaml"), "--no-probes"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = report("c");
-  for (const int seed : {0, 1})
+  for (const std::size_t seed : {0U, 1U})
     for (const char* curve : {"loss", "grad_norm", "evals"})
       EXPECT_EQ(json["arms"][0]["trials"][seed][curve], json["arms"][1]["trials"][seed][curve]);
   EXPECT_NE(json["arms"][0]["trials"][0]["loss"],
@@ -93,7 +93,7 @@ TEST_F(CompareCommand, GoesOnWhereItWasKilled) {
   const Json whole = report("whole");
   const Json resumed = report("killed");
   EXPECT_TRUE(resumed["complete"]);
-  for (const int arm : {0, 1}) {
+  for (const std::size_t arm : {0U, 1U}) {
     EXPECT_EQ(resumed["arms"][arm]["trials"][0]["loss"], whole["arms"][arm]["trials"][0]["loss"]);
     EXPECT_EQ(resumed["arms"][arm]["heldout"], whole["arms"][arm]["heldout"]);
   }

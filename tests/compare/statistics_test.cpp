@@ -94,7 +94,7 @@ Shares simulate(double true_gap, double deviation, std::size_t pairs) {
 TEST(Statistics, SimulatedComparisonsErrAsRarelyAsStated) {
   // Five standard deviations of a share of 0.05 in 4,000 comparisons.
   constexpr double kNoise = 5 * 0.00345;
-  for (const std::size_t pairs : {2, 3, 6, 10}) {
+  for (const std::size_t pairs : {2U, 3U, 6U, 10U}) {
     SCOPED_TRACE(pairs);
     // At the margin itself both verdicts would be wrong, and neither may come more often than alpha; with so
     // little noise that the other margin is far away, exactly as often.

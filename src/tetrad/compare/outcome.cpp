@@ -184,8 +184,8 @@ std::vector<SourceOutcome> compare_sources(const ArmOutcome& reference, const Ar
   std::vector<SourceOutcome> result;
   for (auto& [name, source] : sources) {
     source.loss = mean(losses[name]);
-    const Pairs pairs =
-        make_pairs(reference, arm, [&](const RunMetrics& run) { return last_loss(run, name); });
+    const Pairs pairs = make_pairs(
+        reference, arm, [&of = source.source](const RunMetrics& run) { return last_loss(run, of); });
     source.gap = measure_gap(pairs.percent(), plan.margin, plan.alpha);
     source.gap_nats = pairs.nats();
     result.push_back(std::move(source));

