@@ -260,8 +260,8 @@ TEST_F(Training, PrometheusIsToldWhatTheFilesSay) {
     std::ifstream in(folder_ / "run" / "metrics.jsonl");
     nlohmann::json found;
     for (std::string line; std::getline(in, line);)
-      if (nlohmann::json json = nlohmann::json::parse(line); json["kind"] == kind && json["step"] <= step)
-        found = std::move(json);
+      if (nlohmann::json entry = nlohmann::json::parse(line); entry["kind"] == kind && entry["step"] <= step)
+        found = std::move(entry);
     return found;
   };
   const nlohmann::json train = line_of("train");
