@@ -66,11 +66,4 @@ std::int64_t CheckpointSource::context() const {
   return std::max(trained, std::int64_t{std::llround(scaling.factor * double(scaling.original_context))});
 }
 
-BpeDefinition byte_definition() {
-  BpeDefinition definition;
-  for (int byte = 0; byte < ByteTokenizer::kVocab; ++byte)
-    definition.tokens.emplace_back(1, static_cast<char>(byte));
-  return definition;
-}
-
 }  // namespace tetrad

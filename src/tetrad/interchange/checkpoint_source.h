@@ -45,7 +45,4 @@ class CheckpointSource {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-/// The BPE that encodes as ByteTokenizer does.
-BpeDefinition byte_definition();
-
 }  // namespace tetrad

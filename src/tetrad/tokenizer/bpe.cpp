@@ -17,6 +17,13 @@ std::string shown(std::string_view token) { return fmt::format("{:?}", token.sub
 
 }  // namespace
 
+BpeDefinition byte_definition() {
+  BpeDefinition definition;
+  for (int byte = 0; byte < ByteTokenizer::kVocab; ++byte)
+    definition.tokens.emplace_back(1, static_cast<char>(byte));
+  return definition;
+}
+
 BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view where)
     : definition_(std::move(definition)), merges_(definition_.merges.size()) {
   TETRAD_CHECK(definition_.tokens.size() <= std::size_t{std::numeric_limits<std::int32_t>::max()},

@@ -32,6 +32,9 @@ struct BpeDefinition {
   std::vector<std::int32_t> suffix;                           //!< and behind it
 };
 
+/// The BPE that encodes as ByteTokenizer does.
+BpeDefinition byte_definition();
+
 /// The usual separator of documents; train_bpe gives it the last id.
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
