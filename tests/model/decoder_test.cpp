@@ -9,6 +9,7 @@
 
 #include "support/gradient.h"
 #include "support/matrices.h"
+#include "support/models.h"
 #include "tetrad/backend/cpu/bf16_kernel.h"
 #include "tetrad/core/error.h"
 
@@ -16,33 +17,6 @@ namespace tetrad::testing {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
-
-/// A Llama: attention with positions, SwiGLU, one matrix for embedding and head.
-ModelConfig llama() {
-  ModelConfig config;
-  config.pattern = "*-*-";
-  config.hidden = 32;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 8;
-  config.ffn = 48;
-  config.vocab = 40;
-  config.tied = true;
-  config.rope = RopeConfig{.theta = 100, .scaling = {}};
-  config.init_std = 0.15f;  // large, so that every parameter matters in so small a model
-  return config;
-}
-
-/// A hybrid: Mamba-2, squared ReLU, attention without positions, a head of its own.
-ModelConfig hybrid() {
-  ModelConfig config = llama();
-  config.pattern = "M-*-";
-  config.tied = false;
-  config.rope.reset();
-  config.activation = Activation::squared_relu;
-  config.mamba = {.heads = 16, .head_dim = 4, .groups = 2, .state = 4, .conv = 4, .chunk = 8};
-  return config;
-}
 
 Recipe recipe_of(const std::string& name, const ModelConfig& model) {
   PrecisionConfig config;
@@ -435,7 +409,7 @@ TEST_P(DecoderFamilies, EveryRecipeLearns) {
 INSTANTIATE_TEST_SUITE_P(
     All, DecoderFamilies,
     ::testing::Combine(::testing::ValuesIn(backend_names()),
-                       ::testing::Values(Family{"llama", llama()}, Family{"hybrid", hybrid()})),
+                       ::testing::Values(Family{"llama", tiny_llama()}, Family{"hybrid", tiny_hybrid()})),
     [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param).name; });
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -460,21 +434,21 @@ class Initialization : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(Initialization, DependsOnSeedAndNameOnly) {
-  const auto one = weights(hybrid(), 1);
-  EXPECT_EQ(one, weights(hybrid(), 1));
-  const auto two = weights(hybrid(), 2);
+  const auto one = weights(tiny_hybrid(), 1);
+  EXPECT_EQ(one, weights(tiny_hybrid(), 1));
+  const auto two = weights(tiny_hybrid(), 2);
   for (const char* name : {"embedding.weight", "blocks.0.in.weight", "blocks.1.up.weight", "head.weight",
                            "blocks.0.conv.weight", "blocks.0.a_log", "blocks.0.dt_bias"})
     EXPECT_NE(one.at(name), two.at(name)) << name;
   EXPECT_NE(one.at("embedding.weight"), one.at("head.weight"));
   EXPECT_NE(one.at("blocks.1.up.weight"), one.at("blocks.3.up.weight"));
-  const auto high_bits = weights(hybrid(), 1 + (1ull << 32));
+  const auto high_bits = weights(tiny_hybrid(), 1 + (1ull << 32));
   EXPECT_NE(one.at("head.weight"), high_bits.at("head.weight")) << "all 64 bits of the seed count";
 
-  ModelConfig other = hybrid();  // other blocks before it, and another batch of blocks after
+  ModelConfig other = tiny_hybrid();  // other blocks before it, and another batch of blocks after
   other.pattern = "*-M-";
   EXPECT_EQ(weights(other, 1).at("blocks.1.up.weight"), one.at("blocks.1.up.weight"));
-  expect_same_for_any_threads([&] { return weights(hybrid(), 3); });
+  expect_same_for_any_threads([&] { return weights(tiny_hybrid(), 3); });
 }
 
 /// Mean and deviation within 5 standard errors of those of a normal distribution.
@@ -493,7 +467,7 @@ void expect_normal(const std::vector<double>& values, double deviation, const st
 }
 
 TEST_P(Initialization, HasTheDocumentedDistributions) {
-  ModelConfig config = hybrid();
+  ModelConfig config = tiny_hybrid();
   config.init_std = 0.02f;
   config.pattern = "M-*-M-*-M";  // 9 blocks: what writes to the residual stream is divided by 3
   const auto all = weights(config, 11);
@@ -532,7 +506,7 @@ TEST_P(Initialization, HasTheDocumentedDistributions) {
 }
 
 TEST_P(Initialization, DecaysMatricesOnly) {
-  Decoder decoder(device(), hybrid(), 1, 16);
+  Decoder decoder(device(), tiny_hybrid(), 1, 16);
   for (const auto& parameter : decoder.parameters()) {
     const bool matrix = parameter->name.ends_with(".weight") && parameter->shape.size() == 2 &&
                         !parameter->name.ends_with("conv.weight");
@@ -540,7 +514,7 @@ TEST_P(Initialization, DecaysMatricesOnly) {
   }
   std::int64_t total = 0;
   for (const auto& parameter : decoder.parameters()) total += parameter->value.size();
-  EXPECT_EQ(total, parameter_count(hybrid()));
+  EXPECT_EQ(total, parameter_count(tiny_hybrid()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Initialization, ::testing::ValuesIn(backend_names()), BackendTestName());

@@ -11,6 +11,7 @@
 
 #include "support/backends.h"
 #include "support/matrices.h"
+#include "support/models.h"
 #include "tetrad/core/error.h"
 #include "tetrad/model/decoder.h"
 
@@ -21,26 +22,10 @@ constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kSequence = 16;
 constexpr std::int64_t kTokens = kBatch * kSequence;
 
-ModelConfig llama() {
-  ModelConfig config;
-  config.pattern = "*-*-";
-  config.hidden = 32;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 8;
-  config.ffn = 48;
-  config.vocab = 40;
-  config.rope = RopeConfig{.theta = 100, .scaling = {}};
-  config.init_std = 0.15f;
-  return config;
-}
-
-ModelConfig hybrid() {
-  ModelConfig config = llama();
+/// With a block before and one after another of its kind.
+ModelConfig longer_hybrid() {
+  ModelConfig config = tiny_hybrid();
   config.pattern = "M-*-M-";
-  config.activation = Activation::squared_relu;
-  config.rope.reset();
-  config.mamba = {.heads = 16, .head_dim = 4, .groups = 2, .state = 4, .conv = 4, .chunk = 8};
   return config;
 }
 
@@ -141,7 +126,8 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& [family, model] : {std::pair("llama", llama()), std::pair("hybrid", hybrid())}) {
+  for (const auto& [family, model] :
+       {std::pair("llama", tiny_llama()), std::pair("hybrid", longer_hybrid())}) {
     for (const char* recipe : {"bf16", "fp8", "mxfp4", "nvfp4"})
       all.push_back({std::string(family) + "_" + recipe, {model, precision(recipe)}});
     all.push_back({std::string(family) + "_f32", {model, precision("bf16"), DType::f32}});
@@ -203,19 +189,19 @@ class RecomputationOnABackend : public ::testing::TestWithParam<std::string> {
 
 TEST_P(RecomputationOnABackend, CheapDropsWhatPassesOverMemoryGiveAgain) {
   constexpr std::size_t kElement = 2;
-  const Setting llama_bf16{llama(), precision("bf16")};
+  const Setting llama_bf16{tiny_llama(), precision("bf16")};
   const std::size_t none = train(device(), llama_bf16, Recompute::none).saved_bytes;
   const std::size_t cheap = train(device(), llama_bf16, Recompute::cheap).saved_bytes;
   EXPECT_EQ(none - cheap, kElement * kTokens * (4 * 32 + 2 * 48)) << "four norms, two activations";
   const std::size_t ffn = train(device(), llama_bf16, Recompute::ffn).saved_bytes;
   EXPECT_EQ(cheap - ffn, kElement * kTokens * 2 * (2 * 48)) << "gate and up";
 
-  const Setting llama_nvfp4{llama(), precision("nvfp4")};
+  const Setting llama_nvfp4{tiny_llama(), precision("nvfp4")};
   EXPECT_EQ(train(device(), llama_nvfp4, Recompute::none).saved_bytes,
             train(device(), llama_nvfp4, Recompute::cheap).saved_bytes)
       << "codes are kept: there is nothing to compute again";
 
-  const Setting hybrid_nvfp4{hybrid(), precision("nvfp4")};
+  const Setting hybrid_nvfp4{longer_hybrid(), precision("nvfp4")};
   EXPECT_EQ(train(device(), hybrid_nvfp4, Recompute::none).saved_bytes -
                 train(device(), hybrid_nvfp4, Recompute::cheap).saved_bytes,
             kElement * kTokens * 2 * (16 * 4 + 2 * 2 * 4))
@@ -223,14 +209,14 @@ TEST_P(RecomputationOnABackend, CheapDropsWhatPassesOverMemoryGiveAgain) {
 }
 
 TEST_P(RecomputationOnABackend, MemoryOfAPrecisionThatEndedIsGivenBack) {
-  Setting switched{llama(), precision("nvfp4")};
+  Setting switched{tiny_llama(), precision("nvfp4")};
   switched.precision.schedule = {{.at = 0.5, .forward = "bf16", .backward = "bf16"}};
   EXPECT_EQ(train(device(), switched, Recompute::none).saved_bytes,
-            train(device(), {llama(), precision("bf16")}, Recompute::none).saved_bytes);
+            train(device(), {tiny_llama(), precision("bf16")}, Recompute::none).saved_bytes);
 }
 
 TEST_P(RecomputationOnABackend, TheFirstValueThatIsNotFiniteIsNamedTheSame) {
-  const Setting poisoned{llama(), precision("nvfp4"), DType::bf16, "blocks.1.norm.weight"};
+  const Setting poisoned{tiny_llama(), precision("nvfp4"), DType::bf16, "blocks.1.norm.weight"};
   const Result expected = train(device(), poisoned, Recompute::none);
   ASSERT_EQ(expected.non_finite, "blocks.1.up fprop.x");
   for (const Recompute recompute : {Recompute::cheap, Recompute::ffn, Recompute::full})
