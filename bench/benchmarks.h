@@ -53,6 +53,9 @@ void step(Backend& backend, const ModelConfig& model, const std::vector<std::str
 void tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& texts, int repeats,
                const Report& report);
 
+/// Of a square product that runs at full speed.
+inline std::int64_t large_edge(const Backend& backend) { return backend.name() == "cpu" ? 1024 : 8192; }
+
 /// Seconds of the product that bounds others: OpenBLAS SGEMM on the CPU, BF16 on a device; repeated by the
 /// caller.
 class ReferenceProduct {

@@ -55,6 +55,14 @@ class Stopwatch {
     return {median(work_times), median(ceiling_times)};
   }
 
+  /// Median seconds after a warm-up.
+  double measure(const std::function<void()>& work) const {
+    const Timed timed(backend_, work);
+    std::vector<double> times;
+    for (int i = 0; i < repeats_; ++i) times.push_back(timed.seconds());
+    return median(times);
+  }
+
  private:
   /// Work that is repeated within one timing until it takes long enough.
   class Timed {

@@ -92,7 +92,7 @@ void step(Backend& backend, const ModelConfig& model, const std::vector<std::str
   };
   // One model at a time and BF16: together they may need more memory than there is.
   const auto bf16 = make("bf16");
-  const std::int64_t edge = backend.name() == "cpu" ? 1024 : 8192;
+  const std::int64_t edge = large_edge(backend);
   ReferenceProduct reference(backend, edge, edge, edge);
   const Pair seconds = stopwatch.measure([&] { bf16->step(); }, [&] { reference(); });
   const double flop_per_token = training_flops_per_token(model, c.sequence);

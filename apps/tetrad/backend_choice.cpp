@@ -15,4 +15,10 @@ Backend& choose_backend(const std::string& name) {
   }
 }
 
+std::string hardware_name(const Backend& backend) {
+  for (const auto& [name, value] : backend.properties())
+    if (name == (backend.name() == "cpu" ? "processor" : "device")) return value;
+  return "";
+}
+
 }  // namespace tetrad::app

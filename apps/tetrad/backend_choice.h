@@ -9,4 +9,7 @@ namespace tetrad::app {
 /// cpu, cuda, or auto: CUDA where there is a device, else the CPU.
 Backend& choose_backend(const std::string& name);
 
+/// The processor, or the device.
+std::string hardware_name(const Backend& backend);
+
 }  // namespace tetrad::app

@@ -57,13 +57,8 @@ struct BenchOptions {
 class Reporter {
  public:
   Reporter(const Backend& backend, const std::string& title, bool json) : json_(json) {
-    const auto property = [&](std::string_view wanted) -> std::string {
-      for (const auto& [name, value] : backend.properties())
-        if (name == wanted) return value;
-      return "";
-    };
     const bool on_cpu = backend.name() == "cpu";
-    const std::string hardware = property(on_cpu ? "processor" : "device");
+    const std::string hardware = hardware_name(backend);
     object_ = {{"benchmark", title},
                {"backend", backend.name()},
                {"hardware", hardware},

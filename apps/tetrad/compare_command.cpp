@@ -8,6 +8,7 @@
 #include "backend_choice.h"
 #include "benchmarks.h"
 #include "command.h"
+#include "config_arguments.h"
 #include "tetrad/compare/report.h"
 #include "tetrad/compare/runner.h"
 #include "tetrad/config/config.h"
@@ -15,7 +16,6 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/checks.h"
-#include "tetrad/eval/choices.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
@@ -52,17 +52,14 @@ struct Definition {
 
 /// What was asked for on the command line.
 Definition asked_for(const CompareOptions& options) {
-  std::vector<std::string> files;
-  std::vector<std::string> overrides;
-  for (const std::string& word : options.arguments)
-    (word.find('=') != std::string::npos ? overrides : files).push_back(word);
-  TETRAD_CHECK(!files.empty() && !options.arms.empty(),
+  const ConfigArguments arguments(options.arguments);
+  TETRAD_CHECK(!arguments.files.empty() && !options.arms.empty(),
                "tell what to compare: CONFIG.yaml and --arms, or --resume DIR");
   ComparePlan plan = read_plan(options.arms);
   if (options.seeds > 0) plan.seeds = options.seeds;
   if (options.margin > 0) plan.margin = options.margin;
   if (!options.lr_factors.empty()) plan.lr_factors = options.lr_factors;
-  return {plan, to_yaml(load_config(files, overrides))};
+  return {plan, to_yaml(load_config(arguments.files, arguments.overrides))};
 }
 
 /// What a comparison that began is about.
@@ -107,24 +104,22 @@ ReportContext make_context(const CompareOptions& options, Backend& backend) {
   context.build = kBuildId;
   context.backend = backend.name();
   const bool on_cpu = backend.name() == "cpu";
-  for (const auto& [name, value] : backend.properties())
-    if (name == (on_cpu ? "processor" : "device")) context.device = value;
+  context.device = hardware_name(backend);
   context.threads = on_cpu ? thread_count() : 0;
   if (options.price > 0) context.price_per_hour = options.price;
   return context;
 }
 
 void measure_peak(Backend& backend, ReportContext& context) {
-  const std::int64_t edge = backend.name() == "cpu" ? 1024 : 8192;
+  const std::int64_t edge = bench::large_edge(backend);
   bench::ReferenceProduct product(backend, edge, edge, edge);
-  const bench::Pair seconds = bench::Stopwatch(backend, 5).measure([&] { product(); }, [&] { product(); });
-  context.peak_tflops = product.flop() / seconds.work / 1e12;
+  context.peak_tflops = product.flop() / bench::Stopwatch(backend, 5).measure([&] { product(); }) / 1e12;
   context.peak_name = fmt::format("{} of {}³, measured", product.name(), edge);
 }
 
 /// False: stopped by a signal.
 bool run_probes(const Comparison& comparison, const fs::path& folder, const ChecksConfig& checks,
-                const ProbeContext& context, std::vector<ArmProbes>& probes) {
+                const RunContext& context, std::vector<ArmProbes>& probes) {
   const std::size_t arms = comparison.plan.arms.size();
   std::vector<Config> configs;
   for (std::size_t i = 0; i < arms; ++i) configs.push_back(comparison.trials[i].config);
@@ -147,13 +142,15 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const Chec
   return true;
 }
 
-std::vector<ArmOutcome> write_report(const Comparison& comparison, const fs::path& folder,
-                                     const std::vector<ArmProbes>& probes, const ReportContext& context) {
-  std::vector<ArmOutcome> arms = read_outcomes(comparison, folder);
+/// Returns what it says: for a program, or in a line per arm.
+std::string write_report(const Comparison& comparison, const fs::path& folder,
+                         const std::vector<ArmProbes>& probes, const ReportContext& context, bool json) {
+  const std::vector<ArmOutcome> arms = read_outcomes(comparison, folder);
   const nlohmann::json report = make_report(comparison, arms, probes, context);
-  write_file_atomically(folder / "report.json", report.dump() + "\n");
+  const std::string text = report.dump() + "\n";
+  write_file_atomically(folder / "report.json", text);
   write_file_atomically(folder / "report.html", make_page(report));
-  return arms;
+  return json ? text : summary_text(arms);
 }
 
 void print_plan(const Comparison& comparison) {
@@ -170,6 +167,14 @@ void print_plan(const Comparison& comparison) {
   }
 }
 
+/// What is wrong with the data is found before anything is made. Only mixes have data of their own.
+void check_data(const Comparison& comparison) {
+  const Trial& first = comparison.trials.front();
+  for (const Trial& trial : comparison.trials)
+    if (trial.arm == first.arm && trial.seed == first.seed && trial.lr_factor == first.lr_factor)
+      open_dataset(trial.config);
+}
+
 ExitCode run(const CompareOptions& options) {
   const fs::path folder = options.resume.empty() ? options.out : options.resume;
   TETRAD_CHECK(!folder.empty() || options.dry_run, "tell where the runs and the report go: --out DIR");
@@ -182,7 +187,9 @@ ExitCode run(const CompareOptions& options) {
   const RunConfig& how = comparison.trials.front().config.run;
   if (how.threads > 0) set_thread_count(static_cast<int>(how.threads));
   Backend& backend = choose_backend(how.backend);
-  for (std::size_t i = 0; i < definition.plan.arms.size(); ++i) open_dataset(comparison.trials[i].config);
+  check_data(comparison);
+  ChecksConfig checks;
+  for (const std::string& file : options.choices) checks.choices.push_back(read_questions(file));
   std::error_code error;
   fs::create_directories(folder, error);
   TETRAD_CHECK(!error, "cannot create {}: {}", folder.string(), error.message());
@@ -190,27 +197,22 @@ ExitCode run(const CompareOptions& options) {
   write_file_atomically(folder / kCommonFile, definition.common);
   write_file_atomically(folder / kPlanFile, to_yaml(definition.plan));
 
-  for (const std::string& file : options.choices)
-    read_questions(file);  // what is wrong is found before hours pass
   const StopSignals signals;
   ReportContext context = make_context(options, backend);
   std::vector<ArmProbes> probes(definition.plan.arms.size());
   measure_peak(backend, context);
-  const auto report = [&] { return write_report(comparison, folder, probes, context); };
-  const RunnerOptions runner{kBuildId, !options.light, [&] { report(); }};
-  bool finished = run_trials(comparison, folder, runner, backend, signals);
-  if (finished && !options.no_probes)
-    finished =
-        run_probes(comparison, folder, {.choices = options.choices}, {kBuildId, backend, signals}, probes);
-  const std::vector<ArmOutcome> arms = report();
+  const auto report = [&] { return write_report(comparison, folder, probes, context, options.json); };
+  const RunContext runs{kBuildId, backend, signals};
+  const RunnerOptions runner{!options.light, [&] { report(); }};
+  bool finished = run_trials(comparison, folder, runner, runs);
+  if (finished && !options.no_probes) finished = run_probes(comparison, folder, checks, runs, probes);
+  const std::string said = report();
   if (!finished) {
     fmt::print(stderr, "stopped; go on with: tetrad compare --resume {}\n", folder.string());
     return ExitCode::stopped_by_signal;
   }
-  if (options.json)
-    fmt::print("{}\n", make_report(comparison, arms, probes, context).dump());
-  else
-    fmt::print("{}\nThe report: {}\n", summary_text(arms), (folder / "report.html").string());
+  fmt::print("{}", said);
+  if (!options.json) fmt::print("\nThe report: {}\n", (folder / "report.html").string());
   return ExitCode::ok;
 }
 

@@ -7,6 +7,7 @@
 
 #include "backend_choice.h"
 #include "command.h"
+#include "config_arguments.h"
 #include "dry_run.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
@@ -30,17 +31,6 @@ struct TrainOptions {
   bool keys = false;
   bool json = false;
 };
-
-struct Arguments {
-  std::vector<std::string> files, overrides;
-};
-
-Arguments split(const std::vector<std::string>& words) {
-  Arguments result;
-  for (const std::string& word : words)
-    (word.find('=') != std::string::npos ? result.overrides : result.files).push_back(word);
-  return result;
-}
 
 /// A run that resumes may be told how to run and how often to report, not what to compute.
 void check_resumable(const Config& saved, const Config& now) {
@@ -132,7 +122,7 @@ ExitCode run(const TrainOptions& options) {
     fmt::print("{}", schema_help());
     return ExitCode::ok;
   }
-  const Arguments arguments = split(options.arguments);
+  const ConfigArguments arguments(options.arguments);
   const bool resuming = !options.resume.empty();
   TETRAD_CHECK(resuming != !arguments.files.empty(),
                "tell what to train: one or more CONFIG.yaml, or --resume DIR (not both)");

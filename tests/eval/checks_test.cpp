@@ -58,7 +58,7 @@ TEST(Choices, AreReadInTheirCommonForms) {
              "{\"question\": \"2+2\", \"choices\": [\"3\", \"4\"], \"answer\": 1}\n\n"
              "{\"question\": \"q\", \"choices\": [\"yes\", \"no\"], \"answer\": \"no\"}\n"
              "{\"question\": \"q\", \"choices\": [\"yes\", \"no\"], \"answer\": \"A\", \"more\": 1}\n");
-  const std::vector<ChoiceQuestion> questions = read_questions(folder.file("q.jsonl"));
+  const std::vector<ChoiceQuestion> questions = read_questions(folder.file("q.jsonl")).questions;
   ASSERT_EQ(questions.size(), 3U);
   EXPECT_EQ(questions[0].answer, 1U);
   EXPECT_EQ(questions[1].answer, 1U);
@@ -90,7 +90,7 @@ TEST(Choices, AccuracyAndCalibrationWorkedOutByHand) {
   // byte.
   const std::vector<ChoiceQuestion> questions = {
       {"q", {"xx", "yy"}, 0}, {"q", {"xx", "yy"}, 1}, {"q", {"xx", "xxxx"}, 1}};
-  const auto results = by_name(check_choices("quiz", questions, ByteTokenizer(), model));
+  const auto results = by_name(check_choices({"quiz", questions}, ByteTokenizer(), model));
   EXPECT_NEAR(results.at("quiz").value, 1.0 / 3, 1e-12);
   EXPECT_NEAR(results.at("quiz, per byte").value, 2.0 / 3, 1e-12);
   // Confidences: 1 / (1 + exp(-7)) twice, both in the last bin, once right; 1 / (1 + exp(-1)), wrong.

@@ -8,6 +8,7 @@
 
 #include "tetrad/compare/runner.h"
 #include "tetrad/core/error.h"
+#include "tetrad/model/estimate.h"
 #include "tetrad/report/figure.h"
 
 namespace tetrad {
@@ -17,13 +18,6 @@ double mean(const std::vector<double>& values) {
   return values.empty()
              ? 0
              : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 /// Pairs of a number of the reference's trial and of the arm's.
@@ -88,17 +82,12 @@ void add_health(const TrialOutcome& trial, ArmOutcome& arm) {
 
 void add_cost(ArmOutcome& arm) {
   std::vector<double> speeds;
-  std::vector<double> flops;
   std::vector<double> joules;
   for (const TrialOutcome& trial : arm.trials) {
-    std::vector<double> speed;
-    std::vector<double> flop;
     double energy = 0;
     double tokens = 0;
     std::int64_t before = 0;
     for (const TrainPoint& point : trial.metrics.train) {
-      if (point.tokens_per_s > 0) speed.push_back(point.tokens_per_s);
-      if (point.tflops > 0) flop.push_back(point.tflops);
       if (point.joules) {
         energy += *point.joules;
         tokens += static_cast<double>(point.tokens - before);
@@ -106,8 +95,7 @@ void add_cost(ArmOutcome& arm) {
       before = point.tokens;
       arm.memory_bytes = std::max(arm.memory_bytes, point.memory_bytes);
     }
-    if (!speed.empty()) speeds.push_back(median(speed));
-    if (!flop.empty()) flops.push_back(median(flop));
+    if (const std::optional<double> speed = median_speed(trial.metrics)) speeds.push_back(*speed);
     if (tokens > 0) joules.push_back(energy / tokens);
     for (const CheckpointPoint& checkpoint : trial.metrics.checkpoints) {
       arm.checkpoint_seconds = std::max(arm.checkpoint_seconds, checkpoint.seconds);
@@ -115,7 +103,8 @@ void add_cost(ArmOutcome& arm) {
     }
   }
   arm.tokens_per_s = mean(speeds);
-  arm.tflops = mean(flops);
+  const Config& config = arm.trials.front().trial->config;
+  arm.tflops = training_flops_per_token(config.model, config.train.sequence) * arm.tokens_per_s / 1e12;
   if (!joules.empty()) arm.joules_per_token = mean(joules);
 }
 
@@ -242,12 +231,8 @@ std::optional<double> final_loss(const RunMetrics& run) {
   std::vector<double> losses;
   for (const auto& [source, points] : run.evals)
     if (!points.empty()) losses.push_back(points.back().loss);
-  if (losses.empty()) {
-    const std::size_t count = std::max<std::size_t>(1, run.train.size() / 20);
-    for (std::size_t i = run.train.size() - std::min(count, run.train.size()); i < run.train.size(); ++i)
-      losses.push_back(run.train[i].loss);
-  }
-  if (losses.empty() || !std::isfinite(mean(losses))) return std::nullopt;
+  if (losses.empty()) losses.push_back(final_train_loss(run));
+  if (!std::isfinite(mean(losses))) return std::nullopt;
   return mean(losses);
 }
 

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <cmath>
 #include <iterator>
 #include <set>
 
 #include "tetrad/config/parse.h"
+#include "tetrad/config/scalar.h"
 #include "tetrad/core/error.h"
 
 namespace tetrad {
@@ -59,27 +58,10 @@ std::vector<NamedOverrides> read_named(const Node& node, const std::string& sect
   return result;
 }
 
-double read_number(const Node& node, const std::string& name) {
-  double value = 0;
-  const char* end = node.text.data() + node.text.size();
-  const bool sound = node.is(Node::Kind::scalar) &&
-                     std::from_chars(node.text.data(), end, value) == std::from_chars_result{end, {}} &&
-                     std::isfinite(value) && value > 0;
-  TETRAD_CHECK(sound, "{}: {} is a number above 0", node.origin, name);
-  return value;
-}
-
-std::int64_t read_count(const Node& node, const std::string& name) {
-  const double value = read_number(node, name);
-  TETRAD_CHECK(value == std::floor(value) && value <= static_cast<double>(kMostTrials),
-               "{}: {} is a whole number, {} at most", node.origin, name, kMostTrials);
-  return static_cast<std::int64_t>(value);
-}
-
-std::vector<double> read_numbers(const Node& node, const std::string& name) {
-  if (!node.is(Node::Kind::list)) return {read_number(node, name)};
+std::vector<double> read_factors(const Node& node, const std::string& name) {
+  if (!node.is(Node::Kind::list)) return {config::read_real(node, name, config::above(0))};
   std::vector<double> values;
-  for (const Node& child : node.children) values.push_back(read_number(child, name));
+  for (const Node& child : node.children) values.push_back(config::read_real(child, name, config::above(0)));
   TETRAD_CHECK(!values.empty(), "{}: {} is empty", node.origin, name);
   return values;
 }
@@ -90,13 +72,14 @@ void read_member(const std::string& name, const Node& node, ComparePlan& plan) {
   } else if (name == "mixes") {
     plan.mixes = read_named(node, "data");
   } else if (name == "seeds") {
-    plan.seeds = read_count(node, name);
+    plan.seeds = config::read_whole(node, name,
+                                    {.min = 0, .max = static_cast<double>(kMostTrials), .above_min = true});
   } else if (name == "lr_factors") {
-    plan.lr_factors = read_numbers(node, name);
+    plan.lr_factors = read_factors(node, name);
   } else if (name == "margin") {
-    plan.margin = read_number(node, name);
+    plan.margin = config::read_real(node, name, config::above(0));
   } else if (name == "alpha") {
-    plan.alpha = read_number(node, name);
+    plan.alpha = config::read_real(node, name, config::above(0));
   } else {
     fail("{}: {} is no part of a comparison: it has arms, seeds, lr_factors, mixes, margin and alpha",
          node.origin, config::shown(name));

@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tetrad/config/config.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/report/run_metrics.h"
-#include "tetrad/train/run_folder.h"
 #include "tetrad/train/snapshot.h"
-#include "tetrad/train/trainer.h"
 
 namespace tetrad {
 namespace {
@@ -76,18 +73,6 @@ constexpr std::int64_t kProbeSteps = 6;
 constexpr std::int64_t kProbeCheckpoint = 3;
 constexpr std::int64_t kBadStep = 4;
 
-Ending train(const Config& config, const fs::path& folder, const ProbeContext& context, bool resuming) {
-  const RunFolder held = resuming ? RunFolder::open(folder) : RunFolder::create(folder, to_yaml(config));
-  RunLog log(folder / "log.txt");
-  log.set_quiet(true);
-  Trainer trainer(config, open_dataset(config), to_yaml(config), context.build, folder, context.backend, log);
-  if (resuming)
-    trainer.resume();
-  else
-    trainer.start();
-  return trainer.run(context.signals);
-}
-
 bool equal_files(const fs::path& a, const fs::path& b) {
   const MappedFile first(a);
   const MappedFile second(b);
@@ -102,8 +87,9 @@ std::vector<std::vector<GradientDistance>> compare_gradients(const fs::path& che
   std::vector<std::string> matrices;
   const Gradients reference = gradients_at(checkpoint, arms[0], batch, backend, matrices);
   std::vector<std::vector<GradientDistance>> result;
-  for (const Config& arm : arms) {
-    const Gradients gradients = gradients_at(checkpoint, arm, batch, backend, matrices);
+  for (std::size_t arm = 0; arm < arms.size(); ++arm) {
+    const Gradients gradients =
+        arm == 0 ? reference : gradients_at(checkpoint, arms[arm], batch, backend, matrices);
     Products all;
     std::vector<GradientDistance> distances(1);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -118,7 +104,7 @@ std::vector<std::vector<GradientDistance>> compare_gradients(const fs::path& che
   return result;
 }
 
-std::optional<Recovery> test_recovery(Config config, const fs::path& folder, const ProbeContext& context) {
+std::optional<Recovery> test_recovery(Config config, const fs::path& folder, const RunContext& context) {
   config.train.steps = kProbeSteps;
   config.train.tokens = 0;
   config.train.checkpoint = {.every = kProbeCheckpoint, .keep = 3};
@@ -130,16 +116,16 @@ std::optional<Recovery> test_recovery(Config config, const fs::path& folder, con
   const fs::path last = fmt::format("checkpoints/step-{}", kProbeSteps);
   Recovery result;
 
-  if (train(config, straight, context, false) == Ending::stopped_by_signal) return std::nullopt;
+  if (train_in(straight, config, {}, context) == Ending::stopped_by_signal) return std::nullopt;
   fs::rename(straight / last, folder / "expected");
-  if (train(config, straight, context, true) == Ending::stopped_by_signal) return std::nullopt;
+  if (train_in(straight, config, {}, context) == Ending::stopped_by_signal) return std::nullopt;
   result.resume_ok = true;
   for (const char* file : {"model.safetensors", "optimizer.safetensors"})
     result.resume_ok &= equal_files(folder / "expected" / file, straight / last / file);
   result.resume = result.resume_ok ? "equal to the bit" : "DIFFERENT from the run without an interruption";
 
   set_failpoints(fmt::format("train.non_finite=eio@{}", kBadStep));
-  const Ending ending = train(config, disturbed, context, false);
+  const Ending ending = train_in(disturbed, config, {}, context);
   set_failpoints("");
   if (ending == Ending::stopped_by_signal) return std::nullopt;
   const RunMetrics run = read_run(disturbed);

@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tetrad/ops/backend.h"
-#include "tetrad/train/config.h"
-#include "tetrad/train/signals.h"
+#include "tetrad/compare/runner.h"
 
 namespace tetrad {
 
@@ -33,15 +31,9 @@ struct Recovery {
   std::string resume;  //!< whether a run that went on from a checkpoint ended with the same bytes
 };
 
-struct ProbeContext {
-  std::string build;  //!< id of this program
-  Backend& backend;
-  const StopSignals& signals;
-};
-
 /// Trains the first steps of a run, from a checkpoint on once more, and with a bad step, in `folder`, which
 /// is removed afterwards. Nothing: stopped by a signal.
 std::optional<Recovery> test_recovery(Config config, const std::filesystem::path& folder,
-                                      const ProbeContext& context);
+                                      const RunContext& context);
 
 }  // namespace tetrad

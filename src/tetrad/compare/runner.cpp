@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <fstream>
 
 #include "tetrad/config/config.h"
@@ -18,10 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kEndingFile = "ending";
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// What a trial that began is must be what the plan says it is.
 void check_same(const fs::path& folder, const Config& config) {
@@ -43,9 +38,10 @@ void remove_checkpoints(const fs::path& run, std::size_t keep) {
   }
 }
 
-/// Nothing: stopped by a signal.
-std::optional<Ending> run_trial(Config config, const fs::path& folder, const std::string& prefix,
-                                const std::string& build, Backend& backend, const StopSignals& signals) {
+}  // namespace
+
+Ending train_in(const fs::path& folder, Config config, const std::optional<std::string>& prefix,
+                const RunContext& context) {
   const bool began = fs::exists(folder / "config.yaml");
   if (began) check_same(folder, config);
   config.run.out = folder.string();
@@ -53,17 +49,15 @@ std::optional<Ending> run_trial(Config config, const fs::path& folder, const std
   const std::string resolved = to_yaml(config);
   const RunFolder held = began ? RunFolder::open(folder) : RunFolder::create(folder, resolved);
   RunLog log(folder / "log.txt");
-  log.set_prefix(prefix);
-  Trainer trainer(config, std::move(dataset), resolved, build, folder, backend, log);
+  log.set_quiet(!prefix);
+  log.set_prefix(prefix.value_or(""));
+  Trainer trainer(config, std::move(dataset), resolved, context.build, folder, context.backend, log);
   if (began)
     trainer.resume();
   else
     trainer.start();
-  const Ending ending = trainer.run(signals);
-  return ending == Ending::stopped_by_signal ? std::nullopt : std::optional(ending);
+  return trainer.run(context.signals);
 }
-
-}  // namespace
 
 std::string ending_of(const fs::path& trial_folder) {
   std::ifstream file(trial_folder / kEndingFile);
@@ -73,27 +67,26 @@ std::string ending_of(const fs::path& trial_folder) {
 }
 
 bool run_trials(const Comparison& comparison, const fs::path& folder, const RunnerOptions& options,
-                Backend& backend, const StopSignals& signals) {
+                const RunContext& context) {
   const std::size_t count = comparison.trials.size();
-  const double begin = now();
+  const double begin = steady_seconds();
   std::size_t trained = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Trial& trial = comparison.trials[i];
     const fs::path run = folder / trial.folder;
     if (!ending_of(run).empty()) continue;
     const std::string left =
-        trained == 0
-            ? ""
-            : fmt::format(", {} left", format_duration((now() - begin) / static_cast<double>(trained) *
-                                                       static_cast<double>(count - i)));
+        trained == 0 ? ""
+                     : fmt::format(", {} left",
+                                   format_duration((steady_seconds() - begin) / static_cast<double>(trained) *
+                                                   static_cast<double>(count - i)));
     const std::string prefix = fmt::format("[{}/{} {} seed {}{}] ", i + 1, count,
                                            comparison.plan.arms[trial.arm].name, trial.seed, left);
-    const std::optional<Ending> ending =
-        run_trial(trial.config, run, prefix, options.build, backend, signals);
-    if (!ending) return false;
+    const Ending ending = train_in(run, trial.config, prefix, context);
+    if (ending == Ending::stopped_by_signal) return false;
     const bool is_first_of_arm = i < comparison.plan.arms.size();
     remove_checkpoints(run, options.keep_checkpoints || is_first_of_arm ? 1 : 0);
-    write_file_atomically(run / kEndingFile, *ending == Ending::finished ? "finished\n" : "diverged\n");
+    write_file_atomically(run / kEndingFile, ending == Ending::finished ? "finished\n" : "diverged\n");
     ++trained;
     if (options.after_trial) options.after_trial();
   }

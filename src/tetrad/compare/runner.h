@@ -4,16 +4,29 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "tetrad/compare/trials.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/train/signals.h"
+#include "tetrad/train/trainer.h"
 
 namespace tetrad {
 
+/// What every run of a comparison has in common.
+struct RunContext {
+  std::string build;  //!< id of this program
+  Backend& backend;
+  const StopSignals& signals;
+};
+
+/// Trains in a folder of its own, from its newest checkpoint if it began before. Without a prefix nothing is
+/// said but in its log. Throws Error (bad input) if it began with another configuration.
+Ending train_in(const std::filesystem::path& folder, Config config, const std::optional<std::string>& prefix,
+                const RunContext& context);
+
 struct RunnerOptions {
-  std::string build;             //!< id of this program
   bool keep_checkpoints = true;  //!< false: the last of the first trial of each arm alone stays
   std::function<void()> after_trial = {};
 };
@@ -23,6 +36,6 @@ std::string ending_of(const std::filesystem::path& trial_folder);
 
 /// Trains what has not ended. False: stopped by a signal.
 bool run_trials(const Comparison& comparison, const std::filesystem::path& folder,
-                const RunnerOptions& options, Backend& backend, const StopSignals& signals);
+                const RunnerOptions& options, const RunContext& context);
 
 }  // namespace tetrad

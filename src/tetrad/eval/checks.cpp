@@ -1,9 +1,5 @@
 #include "tetrad/eval/checks.h"
 
-#include <filesystem>
-
-#include "tetrad/core/error.h"
-#include "tetrad/eval/choices.h"
 #include "tetrad/eval/long_recall.h"
 #include "tetrad/eval/token_checks.h"
 
@@ -29,9 +25,7 @@ std::vector<CheckResult> run_checks(LoadedModel& model,
     if (is_text && tokenizer != nullptr)
       add(check_long_recall(name, data, *tokenizer, config.recall_trials, scorer));
   }
-  for (const std::string& file : config.choices)
-    add(check_choices(std::filesystem::path(file).stem().string(), read_questions(file), model.tokenizer(),
-                      scorer));
+  for (const Quiz& quiz : config.choices) add(check_choices(quiz, model.tokenizer(), scorer));
   return results;
 }
 

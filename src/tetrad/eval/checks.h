@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "tetrad/eval/check.h"
+#include "tetrad/eval/choices.h"
 #include "tetrad/eval/loaded_model.h"
 
 namespace tetrad {
 
 struct ChecksConfig {
-  std::vector<std::string> choices;  //!< files of multiple-choice questions
-  std::int64_t sequences = 32;       //!< of each source's held-out tokens
-  std::int64_t recall_trials = 8;    //!< texts with a fact in them, of each length and place
+  std::vector<Quiz> choices;
+  std::int64_t sequences = 32;     //!< of each source's held-out tokens
+  std::int64_t recall_trials = 8;  //!< texts with a fact in them, of each length and place
 };
 
 /// `heldout`: token files by the name of their source.

@@ -98,25 +98,25 @@ class Calibration {
 
 }  // namespace
 
-std::vector<ChoiceQuestion> read_questions(const std::filesystem::path& file) {
+Quiz read_questions(const std::filesystem::path& file) {
   std::ifstream in(file);
   TETRAD_CHECK(in.good(), "cannot read {}", file.string());
-  std::vector<ChoiceQuestion> questions;
+  Quiz quiz{file.stem().string(), {}};
   std::int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    if (!line.empty()) questions.push_back(read_question(line, fmt::format("{}:{}", file.string(), number)));
+    if (!line.empty())
+      quiz.questions.push_back(read_question(line, fmt::format("{}:{}", file.string(), number)));
   }
-  TETRAD_CHECK(!questions.empty(), "{} has no questions", file.string());
-  return questions;
+  TETRAD_CHECK(!quiz.questions.empty(), "{} has no questions", file.string());
+  return quiz;
 }
 
-std::vector<CheckResult> check_choices(const std::string& name, const std::vector<ChoiceQuestion>& questions,
-                                       const Tokenizer& tokenizer, const Scorer& scorer) {
+std::vector<CheckResult> check_choices(const Quiz& quiz, const Tokenizer& tokenizer, const Scorer& scorer) {
   double correct = 0;
   double correct_per_byte = 0;
   Calibration calibration;
-  for (const ChoiceQuestion& question : questions) {
+  for (const ChoiceQuestion& question : quiz.questions) {
     std::vector<double> sums;
     std::vector<double> per_byte;
     for (const std::string& choice : question.choices) {
@@ -130,11 +130,11 @@ std::vector<CheckResult> check_choices(const std::string& name, const std::vecto
     for (const double sum : sums) total += std::exp(sum - sums[chosen]);
     calibration.add(1 / total, chosen == question.answer);
   }
-  const auto count = static_cast<std::int64_t>(questions.size());
+  const auto count = static_cast<std::int64_t>(quiz.questions.size());
   const auto mean = [&](double sum) { return sum / static_cast<double>(count); };
-  return {{name, mean(correct), "accuracy", count},
-          {name + ", per byte", mean(correct_per_byte), "accuracy", count},
-          {name + ", calibration", calibration.error(), "ECE", count}};
+  return {{quiz.name, mean(correct), "accuracy", count},
+          {quiz.name + ", per byte", mean(correct_per_byte), "accuracy", count},
+          {quiz.name + ", calibration", calibration.error(), "ECE", count}};
 }
 
 }  // namespace tetrad

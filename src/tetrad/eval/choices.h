@@ -17,13 +17,18 @@ struct ChoiceQuestion {
   std::size_t answer = 0;
 };
 
+/// A file of them.
+struct Quiz {
+  std::string name;  //!< of the file, without its ending
+  std::vector<ChoiceQuestion> questions;
+};
+
 /// Throws Error (bad input) with the line's number.
-std::vector<ChoiceQuestion> read_questions(const std::filesystem::path& file);
+Quiz read_questions(const std::filesystem::path& file);
 
 /// Accuracy, accuracy with log-probabilities per byte of the choice, and calibration: the expected difference
 /// between confidence and accuracy (ECE) over ten bins of confidence, which is the probability of the answer
-/// among the choices. `name` begins the results' names.
-std::vector<CheckResult> check_choices(const std::string& name, const std::vector<ChoiceQuestion>& questions,
-                                       const Tokenizer& tokenizer, const Scorer& scorer);
+/// among the choices.
+std::vector<CheckResult> check_choices(const Quiz& quiz, const Tokenizer& tokenizer, const Scorer& scorer);
 
 }  // namespace tetrad

@@ -1,5 +1,6 @@
 #include "tetrad/report/run_metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>
@@ -56,7 +57,6 @@ void add_train_line(const Json& line, const std::string& where, RunMetrics& run)
   point.loss = loss_of(line, where);
   point.tokens_per_s = std::max(number_of(line, "tokens_per_s", 0), 0.0);
   point.grad_norm = number_of(line, "grad_norm", kNothing);
-  point.tflops = number_of(line, "tflops", 0);
   point.memory_bytes = number_of(line, "memory_bytes", 0);
   if (const double joules = number_of(line, "joules", kNothing); !std::isnan(joules)) point.joules = joules;
   point.skipped = member_of(line, "skipped") == true;
@@ -154,6 +154,27 @@ RunMetrics read_run(const std::filesystem::path& folder) {
   run.recipe = config.precision.recipe;
   for (const auto& [source, values] : config.data.sources) run.sources.push_back(values.path);
   return run;
+}
+
+double final_train_loss(const RunMetrics& run) {
+  const std::size_t last = (run.train.size() + 19) / 20;
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const TrainPoint& point : std::span(run.train).last(last)) {
+    if (!std::isfinite(point.loss)) continue;
+    sum += point.loss;
+    ++count;
+  }
+  return count > 0 ? sum / static_cast<double>(count) : kNothing;
+}
+
+std::optional<double> median_speed(const RunMetrics& run) {
+  std::vector<double> speeds;
+  for (const TrainPoint& point : run.train)
+    if (point.tokens_per_s > 0) speeds.push_back(point.tokens_per_s);
+  if (speeds.empty()) return std::nullopt;
+  std::sort(speeds.begin(), speeds.end());
+  return (speeds[(speeds.size() - 1) / 2] + speeds[speeds.size() / 2]) / 2;
 }
 
 References read_references(std::span<const RunMetrics> runs) {

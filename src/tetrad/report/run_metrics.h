@@ -19,7 +19,6 @@ struct TrainPoint {
   double loss = 0;          //!< nats per token; NaN if it was not finite
   double tokens_per_s = 0;  //!< 0 if unknown
   double grad_norm = 0;     //!< NaN if it was not finite or is not known
-  double tflops = 0;        //!< 0 if unknown
   double memory_bytes = 0;  //!< peak so far; 0 if unknown
   std::optional<double> joules = {};
   bool skipped = false;
@@ -75,6 +74,12 @@ void read_metrics(std::istream& lines, std::string_view name, RunMetrics& run);
 
 /// Throws Error (bad input) if the folder is not that of a run that has made a step.
 RunMetrics read_run(const std::filesystem::path& folder);
+
+/// Mean of the finite training losses of the last twentieth of the steps; NaN if none is.
+double final_train_loss(const RunMetrics& run);
+
+/// Tokens per second, where they are known.
+std::optional<double> median_speed(const RunMetrics& run);
 
 /// What losses can be compared with.
 struct References {

@@ -13,27 +13,6 @@
 namespace tetrad {
 namespace {
 
-double final_train_loss(const RunMetrics& run) {
-  const std::size_t last = (run.train.size() + 19) / 20;
-  double sum = 0;
-  std::int64_t count = 0;
-  for (const TrainPoint& point : std::span(run.train).last(last)) {
-    if (!std::isfinite(point.loss)) continue;
-    sum += point.loss;
-    ++count;
-  }
-  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
-}
-
-std::optional<double> median_speed(const RunMetrics& run) {
-  std::vector<double> speeds;
-  for (const TrainPoint& point : run.train)
-    if (point.tokens_per_s > 0) speeds.push_back(point.tokens_per_s);
-  if (speeds.empty()) return std::nullopt;
-  std::sort(speeds.begin(), speeds.end());
-  return (speeds[(speeds.size() - 1) / 2] + speeds[speeds.size() / 2]) / 2;
-}
-
 std::optional<double> relative_percent(double baseline, double value) {
   const double percent = 100 * (value - baseline) / baseline;
   return baseline > 0 && std::isfinite(percent) ? std::optional(percent) : std::nullopt;

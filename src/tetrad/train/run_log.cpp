@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <ctime>
 
@@ -42,6 +43,10 @@ void RunLog::progress(const std::string& line) {
   fmt::print(stderr, "\r\x1b[K{}{}", prefix_, line);
   std::fflush(stderr);
   in_progress_line_ = true;
+}
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 std::string format_duration(double seconds) {

@@ -45,6 +45,9 @@ class RunLog {
   bool in_progress_line_ = false;
 };
 
+/// Seconds on a clock that only goes forward.
+double steady_seconds();
+
 /// "1:02:03", for people.
 std::string format_duration(double seconds);
 

@@ -1,6 +1,5 @@
 #include "tetrad/train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -15,10 +14,6 @@
 
 namespace tetrad {
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string with_unit(double value) {
   if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
@@ -165,14 +160,14 @@ Ending Trainer::run(const StopSignals& signals) {
                folder_.string());
       return Ending::stopped_by_signal;
     }
-    const double begin = now();
+    const double begin = steady_seconds();
     const nlohmann::json cursors = dataset_.state();
     StepOutcome outcome = compute_gradients();
     if (outcome.fault && !handle_fault(outcome, cursors)) return Ending::diverged;
     if (outcome.fault && outcome.fault->action == "rollback") continue;
     if (!outcome.fault) apply(outcome);
     ++state_.step;
-    report(outcome, now() - begin);
+    report(outcome, steady_seconds() - begin);
     if (watch_.diverged()) {
       log_.say("diverged: the smoothed loss {:.3f} has been {:.2f} nats above its best {:.3f} for {} steps",
                watch_.smoothed(), watch_.smoothed() - watch_.best(), watch_.best(),
