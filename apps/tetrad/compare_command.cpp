@@ -1,9 +1,11 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "backend_choice.h"
 #include "benchmarks.h"
@@ -37,7 +39,7 @@ struct CompareOptions {
   double price = 0;
   std::vector<std::string> choices;
   bool light = false;
-  bool no_probes = false;
+  std::vector<std::string> probes = {"gradients", "recovery", "checks"};
   bool dry_run = false;
   bool json = false;
 };
@@ -117,26 +119,58 @@ void measure_peak(Backend& backend, ReportContext& context) {
   context.peak_name = fmt::format("{} of {}³, measured", product.name(), edge);
 }
 
-/// False: stopped by a signal.
-bool run_probes(const Comparison& comparison, const fs::path& folder, const ChecksConfig& checks,
-                const RunContext& context, std::vector<ArmProbes>& probes) {
-  const std::size_t arms = comparison.plan.arms.size();
-  std::vector<Config> configs;
-  for (std::size_t i = 0; i < arms; ++i) configs.push_back(comparison.trials[i].config);
-  fmt::print(stderr, "gradients of all arms on the weights of {}\n", comparison.plan.arms[0].name);
-  const auto gradients =
-      compare_gradients(find_checkpoint(folder / comparison.trials[0].folder), configs, context.backend);
-  for (std::size_t i = 0; i < arms; ++i) {
-    probes[i].gradients = gradients[i];
-    fmt::print(stderr, "{}: a bad step and an interruption\n", comparison.plan.arms[i].name);
-    probes[i].recovery = test_recovery(configs[i], folder / "probes" / comparison.plan.arms[i].name, context);
-    if (!probes[i].recovery) return false;
-    fmt::print(stderr, "{}: checks\n", comparison.plan.arms[i].name);
-    LoadedModel model(folder / comparison.trials[i].folder, {}, context.backend);
-    std::vector<std::pair<std::string, std::string>> heldout;
-    for (const auto& [name, source] : configs[i].data.sources)
-      if (!source.heldout.empty()) heldout.emplace_back(name, source.heldout);
-    probes[i].checks = run_checks(model, heldout, checks);
+std::vector<CheckResult> check_arm(const Trial& trial, const fs::path& folder, const ChecksConfig& checks,
+                                   Backend& backend) {
+  LoadedModel model(folder / trial.folder, {}, backend);
+  std::vector<std::pair<std::string, std::string>> heldout;
+  for (const auto& [name, source] : trial.config.data.sources)
+    if (!source.heldout.empty()) heldout.emplace_back(name, source.heldout);
+  return run_checks(model, heldout, checks);
+}
+
+/// Checks were made, and with all the questions that are asked now.
+bool has_checks(const ArmProbes& probes, const ChecksConfig& checks) {
+  if (!probes.checks) return false;
+  return std::ranges::all_of(checks.choices, [&](const Quiz& quiz) {
+    return std::ranges::find(*probes.checks, quiz.name, &CheckResult::name) != probes.checks->end();
+  });
+}
+
+fs::path probes_file(const fs::path& folder, const NamedOverrides& arm) {
+  return folder / "runs" / arm.name / "probes.json";
+}
+
+/// What follows the runs, of each arm's first one, as far as it was not measured before. False: stopped by a
+/// signal.
+bool run_probes(const Comparison& comparison, const fs::path& folder, const std::set<std::string>& wanted,
+                const ChecksConfig& checks, const RunContext& context, std::vector<ArmProbes>& probes) {
+  const std::vector<NamedOverrides>& arms = comparison.plan.arms;
+  const auto keep = [&](std::size_t arm) { write_probes(probes_file(folder, arms[arm]), probes[arm]); };
+  const auto is_missing = [](const ArmProbes& arm) { return arm.gradients.empty(); };
+  if (wanted.contains("gradients") && std::ranges::any_of(probes, is_missing)) {
+    fmt::print(stderr, "gradients of all arms on the weights of {}\n", arms[0].name);
+    std::vector<Config> configs;
+    for (std::size_t i = 0; i < arms.size(); ++i) configs.push_back(comparison.trials[i].config);
+    const fs::path checkpoint = find_checkpoint(folder / comparison.trials[0].folder);
+    auto gradients = compare_gradients(checkpoint, configs, context.backend);
+    for (std::size_t i = 0; i < arms.size(); ++i) {
+      probes[i].gradients = std::move(gradients[i]);
+      keep(i);
+    }
+  }
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const Trial& first = comparison.trials[i];
+    if (wanted.contains("recovery") && !probes[i].recovery) {
+      fmt::print(stderr, "{}: a bad step and an interruption\n", arms[i].name);
+      probes[i].recovery = test_recovery(first.config, folder / "probes" / arms[i].name, context);
+      if (!probes[i].recovery) return false;
+      keep(i);
+    }
+    if (wanted.contains("checks") && !has_checks(probes[i], checks)) {
+      fmt::print(stderr, "{}: checks\n", arms[i].name);
+      probes[i].checks = check_arm(first, folder, checks, context.backend);
+      keep(i);
+    }
   }
   fs::remove(folder / "probes");
   return true;
@@ -199,13 +233,17 @@ ExitCode run(const CompareOptions& options) {
 
   const StopSignals signals;
   ReportContext context = make_context(options, backend);
-  std::vector<ArmProbes> probes(definition.plan.arms.size());
+  std::vector<ArmProbes> probes;
+  for (const NamedOverrides& arm : definition.plan.arms)
+    probes.push_back(read_probes(probes_file(folder, arm)));
   measure_peak(backend, context);
   const auto report = [&] { return write_report(comparison, folder, probes, context, options.json); };
   const RunContext runs{kBuildId, backend, signals};
   const RunnerOptions runner{!options.light, [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, runs);
-  if (finished && !options.no_probes) finished = run_probes(comparison, folder, checks, runs, probes);
+  if (finished)
+    finished =
+        run_probes(comparison, folder, {options.probes.begin(), options.probes.end()}, checks, runs, probes);
   const std::string said = report();
   if (!finished) {
     fmt::print(stderr, "stopped; go on with: tetrad compare --resume {}\n", folder.string());
@@ -239,20 +277,33 @@ void add_compare(CLI::App& app, Action& action) {
       ->type_name("PERCENT");
   command->add_option("--lr-factors", options->lr_factors, "Every arm with these multiples of optim.lr")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::PositiveNumber)
       ->type_name("LIST");
   command->add_option("--out", options->out, "Folder for runs and report")->type_name("DIR");
   command
       ->add_option("--resume", options->resume, "Go on with the comparison in this folder; --seeds may grow")
       ->type_name("DIR");
+  command
+      ->add_option("--choices", options->choices,
+                   "Multiple-choice questions that every arm answers: a JSON object per line with question, "
+                   "choices and answer")
+      ->allow_extra_args(false)
+      ->type_name("FILE.jsonl");
   command->add_option("--price", options->price, "Of the machine for an hour, for the price of tokens")
       ->check(CLI::PositiveNumber)
       ->type_name("AMOUNT");
   command->add_flag(
       "--light", options->light,
       "Keep no checkpoint but the last of each arm's first run (default: the last of every run)");
-  command->add_flag("--no-probes", options->no_probes,
-                    "Leave out what follows the runs: gradients beside the reference's, recovery, checks");
+  command
+      ->add_option("--probes", options->probes,
+                   "What follows the runs: gradients (beside the reference's), recovery, checks; or none")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"gradients", "recovery", "checks", "none"}))
+      ->type_name("LIST")
+      ->capture_default_str();
   command->add_flag("--dry-run", options->dry_run, "Only list the runs and what differs between the arms");
   command->add_flag("--json", options->json, "The report as one JSON object on stdout");
   set_examples(*command,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -59,12 +60,45 @@ TEST_F(CompareCommand, ReportsEveryArm) {
   const std::string page = read_file(folder_ / "c" / "report.html");
   EXPECT_NE(page.find("\"format\":1"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "c" / "probes"));
+
+  // What was probed is not probed again: not even the checkpoints are needed.
+  for (const char* name : {"bf16", "nvfp4"})
+    std::filesystem::remove_all(folder_ / "c/runs" / name / "seed-1/checkpoints");
+  const Outcome more = run_tetrad({"compare", "--resume", folder_.file("c"), "--seeds", "3"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  for (const char* part : {"gradient", "recovery", "checks"})
+    EXPECT_EQ(report("c")["arms"][1][part], arm[part]) << part;
+  write_file(folder_.file("c/runs/nvfp4/probes.json"), "{\"gradients\": 1}");
+  const Outcome damaged = run_tetrad({"compare", "--resume", folder_.file("c")});
+  EXPECT_EQ(damaged.exit_code, 2);
+  EXPECT_NE(damaged.err.find("nvfp4/probes.json"), std::string::npos) << damaged.err;
+}
+
+TEST_F(CompareCommand, EveryArmAnswersQuestions) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the cat sat on the mat. ";
+  write_file(folder_.file("text.txt"), text);
+  ASSERT_EQ(run_tetrad({"data", "prepare", folder_.file("text.txt"), "-o", folder_.file("t")}).exit_code, 0);
+  const std::string quiz = folder_.file("animals.jsonl");
+  write_file(quiz, R"({"question": "the cat", "choices": [" sat", " xyz"], "answer": 0})"
+                   "\n");
+  const std::string data = "data={tokenizer: bytes, sources: {t: {path: " + folder_.file("t") + "}}}";
+  const Outcome outcome = compare("c", {"--arms", "bf16,fp8", "--choices", quiz, "--probes", "checks", data,
+                                        "model.vocab=257", "train.steps=2"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = report("c");
+  for (const Json& arm : json["arms"]) {
+    EXPECT_TRUE(arm["gradient"].is_null());
+    const bool answered = std::ranges::any_of(
+        arm["checks"], [](const Json& check) { return check["name"] == "animals" && check["count"] == 1; });
+    EXPECT_TRUE(answered) << arm["checks"];
+  }
 }
 
 TEST_F(CompareCommand, TheSamePrecisionTwiceGivesTheSameBits) {
   write_file(folder_.file("twice.yaml"),
              "arms: {one: {precision.recipe: nvfp4}, two: {precision.recipe: nvfp4}}\nseeds: 2\n");
-  const Outcome outcome = compare("c", {"--arms", folder_.file("twice.yaml"), "--no-probes"});
+  const Outcome outcome = compare("c", {"--arms", folder_.file("twice.yaml"), "--probes", "none"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = report("c");
   for (const std::size_t seed : {0U, 1U})
@@ -79,16 +113,16 @@ TEST_F(CompareCommand, TheSamePrecisionTwiceGivesTheSameBits) {
 }
 
 TEST_F(CompareCommand, GoesOnWhereItWasKilled) {
-  const Words arms = {"--arms", "bf16,nvfp4", "--no-probes"};
+  const Words arms = {"--arms", "bf16,nvfp4", "--probes", "none"};
   ASSERT_EQ(compare("whole", arms).exit_code, 0);
   // In the middle of the first run, and of the second.
   EXPECT_EQ(compare("killed", arms, {"TETRAD_FAILPOINTS=metrics.write=kill@8"}).exit_code, -1);
-  EXPECT_EQ(run_tetrad({"compare", "--resume", folder_.file("killed"), "--no-probes"},
+  EXPECT_EQ(run_tetrad({"compare", "--resume", folder_.file("killed"), "--probes", "none"},
                        {"TETRAD_FAILPOINTS=metrics.write=kill@22"})
                 .exit_code,
             -1);
   EXPECT_FALSE(report("killed")["complete"]);
-  const Outcome last = run_tetrad({"compare", "--resume", folder_.file("killed"), "--no-probes"});
+  const Outcome last = run_tetrad({"compare", "--resume", folder_.file("killed"), "--probes", "none"});
   ASSERT_EQ(last.exit_code, 0) << last.err;
   const Json whole = report("whole");
   const Json resumed = report("killed");
@@ -99,7 +133,7 @@ TEST_F(CompareCommand, GoesOnWhereItWasKilled) {
   }
   // More seeds may be added; what is there stays.
   const Outcome more =
-      run_tetrad({"compare", "--resume", folder_.file("killed"), "--seeds", "2", "--no-probes"});
+      run_tetrad({"compare", "--resume", folder_.file("killed"), "--seeds", "2", "--probes", "none"});
   ASSERT_EQ(more.exit_code, 0) << more.err;
   EXPECT_EQ(report("killed")["arms"][1]["trials"].size(), 2U);
   EXPECT_EQ(report("killed")["arms"][1]["trials"][0], resumed["arms"][1]["trials"][0]);
@@ -115,9 +149,9 @@ TEST_F(CompareCommand, RefusesWhatWouldNotBeAComparison) {
   refuse(compare("c", {"--arms", "bf16,fp3"}), "fp3");
   refuse(compare("c", {}), "--arms");
   refuse(run_tetrad({"compare", "--resume", folder_.file("nothing")}), "compare.yaml");
-  ASSERT_EQ(compare("c", {"--arms", "bf16", "--no-probes", "train.steps=1"}).exit_code, 0);
-  refuse(compare("c", {"--arms", "bf16", "--no-probes", "train.steps=2"}), "another comparison");
-  refuse(compare("c", {"--arms", "bf16,nvfp4", "--no-probes", "train.steps=1"}), "another comparison");
+  ASSERT_EQ(compare("c", {"--arms", "bf16", "--probes", "none", "train.steps=1"}).exit_code, 0);
+  refuse(compare("c", {"--arms", "bf16", "--probes", "none", "train.steps=2"}), "another comparison");
+  refuse(compare("c", {"--arms", "bf16,nvfp4", "--probes", "none", "train.steps=1"}), "another comparison");
 }
 
 TEST_F(CompareCommand, ADryRunListsRunsAndDifferences) {

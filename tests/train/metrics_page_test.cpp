@@ -48,6 +48,7 @@ TEST(MetricsPage, HasTheFiguresOfTheLastStep) {
   last.tflops = 0.25;
   last.seconds = 0.5;
   last.joules = 7;
+  last.device_busy = 0.75;
   last.skipped = true;
   metrics.add(last);
   metrics.add(EvalMetrics{6, 6000, "b", 3.25, std::nullopt, std::nullopt});
@@ -64,6 +65,7 @@ TEST(MetricsPage, HasTheFiguresOfTheLastStep) {
                                                                  {"memory_bytes", 3e9},
                                                                  {"steps_skipped_total", 1},
                                                                  {"joules_total", 7},
+                                                                 {"device_busy", 0.75},
                                                                  {"checkpoint_step", 6},
                                                                  {"checkpoint_bytes", 4096},
                                                                  {"checkpoint_seconds", 0.125}})

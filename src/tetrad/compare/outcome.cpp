@@ -83,6 +83,7 @@ void add_health(const TrialOutcome& trial, ArmOutcome& arm) {
 void add_cost(ArmOutcome& arm) {
   std::vector<double> speeds;
   std::vector<double> joules;
+  std::vector<double> busy;
   for (const TrialOutcome& trial : arm.trials) {
     double energy = 0;
     double tokens = 0;
@@ -92,6 +93,7 @@ void add_cost(ArmOutcome& arm) {
         energy += *point.joules;
         tokens += static_cast<double>(point.tokens - before);
       }
+      if (point.device_busy) busy.push_back(*point.device_busy);
       before = point.tokens;
       arm.memory_bytes = std::max(arm.memory_bytes, point.memory_bytes);
     }
@@ -106,6 +108,7 @@ void add_cost(ArmOutcome& arm) {
   const Config& config = arm.trials.front().trial->config;
   arm.tflops = training_flops_per_token(config.model, config.train.sequence) * arm.tokens_per_s / 1e12;
   if (!joules.empty()) arm.joules_per_token = mean(joules);
+  if (!busy.empty()) arm.device_busy = mean(busy);
 }
 
 /// The loss that a run is judged by, over its tokens: the mean over sources of each evaluation, or, where

@@ -52,6 +52,7 @@ struct ArmOutcome {
   double checkpoint_seconds = 0;
   double checkpoint_bytes = 0;
   std::optional<double> joules_per_token;
+  std::optional<double> device_busy;  //!< share of the time
   /// Tokens to the same loss, of the reference's: how much earlier the reference had the loss that this arm
   /// ended with, by its curve; over 1 is worse. A learning rate that falls at the end makes a gap look
   /// smaller in tokens than it is.

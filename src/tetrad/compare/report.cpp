@@ -132,7 +132,10 @@ Json recovery_json(const std::optional<Recovery>& recovery) {
           {"resume_ok", recovery->resume_ok}};
 }
 
-Json checks_json(const std::vector<CheckResult>& checks, const std::vector<CheckResult>& reference) {
+Json checks_json(const ArmProbes& arm, const ArmProbes& of_reference) {
+  const std::vector<CheckResult> nothing;
+  const std::vector<CheckResult>& checks = arm.checks ? *arm.checks : nothing;
+  const std::vector<CheckResult>& reference = of_reference.checks ? *of_reference.checks : nothing;
   Json lines = Json::array();
   for (const CheckResult& check : checks) {
     const auto other = std::ranges::find(reference, check.name, &CheckResult::name);
@@ -160,6 +163,7 @@ Json cost_json(const ArmOutcome& arm, const ArmOutcome& reference, const ReportC
           {"checkpoint_seconds", known(arm.checkpoint_seconds)},
           {"checkpoint_bytes", known(arm.checkpoint_bytes)},
           {"joules_per_token", number(arm.joules_per_token)},
+          {"device_busy", number(arm.device_busy)},
           {"price_per_million_tokens", price},
           {"tokens_to_reference_loss", number(arm.tokens_to_reference_loss)}};
 }
@@ -177,7 +181,7 @@ Json arm_json(const ArmOutcome& arm, const ArmOutcome& reference, const NamedOve
           {"spikes", {{"count", arm.spikes}, {"per_million_tokens", arm.spikes_per_million_tokens}}},
           {"skipped_steps", arm.skipped_steps},
           {"heldout", sources_json(arm)},
-          {"checks", checks_json(probes.checks, reference_probes.checks)},
+          {"checks", checks_json(probes, reference_probes)},
           {"gradient", gradient_json(probes.gradients)},
           {"quantizer", quantizer_json(arm)},
           {"cost", cost_json(arm, reference, context)},

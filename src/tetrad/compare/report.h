@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "tetrad/compare/outcome.h"
-#include "tetrad/compare/probes.h"
-#include "tetrad/eval/check.h"
+#include "tetrad/compare/probe_results.h"
 
 namespace tetrad {
 
@@ -22,13 +21,6 @@ struct ReportContext {
   std::optional<double> peak_tflops;  //!< a large product, measured in this run
   std::string peak_name;
   std::optional<double> price_per_hour;
-};
-
-/// Of one arm; what was not measured is nothing.
-struct ArmProbes {
-  std::vector<GradientDistance> gradients;  //!< as compare_gradients gives them
-  std::optional<Recovery> recovery;
-  std::vector<CheckResult> checks;  //!< of the arm's first run
 };
 
 /// docs/report.md describes it. `probes` by arm.

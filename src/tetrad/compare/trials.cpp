@@ -60,11 +60,11 @@ Lock make_lock(std::span<const Trial> pair, const std::set<std::string>& keys) {
   return lock;
 }
 
-/// Where the configuration says nothing: ten samples over the run, for curves and for the map of quantizers.
+/// Ten samples over the run at least, for curves and for the map of quantizers.
 void add_defaults(TrainConfig& train) {
   const std::int64_t tenth = std::max<std::int64_t>(1, step_count(train) / 10);
   if (train.eval.every == 0) train.eval.every = tenth;
-  if (train.telemetry_every == 0) train.telemetry_every = tenth;
+  if (train.telemetry_every > 0) train.telemetry_every = std::min(train.telemetry_every, tenth);
 }
 
 Config configure(const NamedOverrides& arm, const NamedOverrides& mix, const std::string& common) {

@@ -82,6 +82,8 @@ class Backend {
   virtual std::optional<std::int64_t> free_memory() const { return std::nullopt; }
   /// What the hardware has used, in joules since some fixed moment; nothing where it does not say.
   virtual std::optional<double> energy() const { return std::nullopt; }
+  /// Share of the last moments in which a device worked; nothing where it does not say.
+  virtual std::optional<double> busy() const { return std::nullopt; }
 
   Tensor make_tensor(DType dtype, std::int64_t rows, std::int64_t cols) {
     return Tensor(allocate(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8)), dtype, rows, cols);

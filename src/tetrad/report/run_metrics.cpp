@@ -59,6 +59,8 @@ void add_train_line(const Json& line, const std::string& where, RunMetrics& run)
   point.grad_norm = number_of(line, "grad_norm", kNothing);
   point.memory_bytes = number_of(line, "memory_bytes", 0);
   if (const double joules = number_of(line, "joules", kNothing); !std::isnan(joules)) point.joules = joules;
+  if (const double busy = number_of(line, "device_busy", kNothing); !std::isnan(busy))
+    point.device_busy = busy;
   point.skipped = member_of(line, "skipped") == true;
   add_point(run.train, point, where);
 }

@@ -21,6 +21,7 @@ struct TrainPoint {
   double grad_norm = 0;     //!< NaN if it was not finite or is not known
   double memory_bytes = 0;  //!< peak so far; 0 if unknown
   std::optional<double> joules = {};
+  std::optional<double> device_busy = {};  //!< share of the time
   bool skipped = false;
 };
 

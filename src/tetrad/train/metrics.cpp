@@ -18,6 +18,7 @@ void Metrics::add(const StepMetrics& m) {
       {"grad_norm", m.grad_norm}, {"lr", m.lr},           {"tokens_per_s", m.tokens_per_s},
       {"tflops", m.tflops},       {"seconds", m.seconds}, {"memory_bytes", m.memory_bytes}};
   if (m.joules) line["joules"] = *m.joules;
+  if (m.device_busy) line["device_busy"] = *m.device_busy;
   if (m.skipped) line["skipped"] = true;
   append(line);
   events_.scalar("train/loss", m.step, m.loss);

@@ -118,6 +118,9 @@ std::string MetricsPage::text() const {
   if (last_) {
     add_step(out, *last_);
     out.counter("tokens_total", "Tokens trained on, with those before the run was resumed.", tokens_);
+    if (last_->device_busy)
+      out.gauge("device_busy", "Share of the last second or less in which the device worked.",
+                *last_->device_busy);
     if (last_->joules) out.counter("joules_total", "Energy of the steps since the program began.", joules_);
   }
   out.counter("steps_skipped_total", "Steps that were not applied, since the program began.", skipped_);

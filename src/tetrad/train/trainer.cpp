@@ -287,6 +287,7 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
     if (energy_) metrics.joules = *energy - *energy_;
     energy_ = energy;
   }
+  metrics.device_busy = backend_.busy();
   metrics.skipped = outcome.fault.has_value();
   metrics.phase = dataset_.mixture().phase();
   const Recipe::Names recipes = recipe_.names_at(make_pass(0).progress);

@@ -9,11 +9,11 @@
 #include "tetrad/backend/cuda/device.h"
 #include "tetrad/backend/cuda/elementwise.h"
 #include "tetrad/backend/cuda/embedding.h"
-#include "tetrad/backend/cuda/energy.h"
 #include "tetrad/backend/cuda/error.h"
 #include "tetrad/backend/cuda/gemm.h"
 #include "tetrad/backend/cuda/loss.h"
 #include "tetrad/backend/cuda/mamba2.h"
+#include "tetrad/backend/cuda/meter.h"
 #include "tetrad/backend/cuda/norm.h"
 #include "tetrad/backend/cuda/quantize.h"
 #include "tetrad/backend/cuda/rope.h"
@@ -97,6 +97,7 @@ class CudaBackend final : public Backend {
   std::optional<std::int64_t> restart_peak() override { return device_.restart_peak(); }
   std::optional<std::int64_t> free_memory() const override { return device_.free_memory(); }
   std::optional<double> energy() const override { return meter_.joules(); }
+  std::optional<double> busy() const override { return meter_.busy(); }
 
   /// The matrix units take FP8 with the reduction dimension last. The four-bit formats reach them as BF16,
   /// which they take either way, or, where NVFP4 is native, are turned for the product: half a byte per
@@ -167,7 +168,7 @@ class CudaBackend final : public Backend {
   }
 
   cuda::Device device_;
-  cuda::EnergyMeter meter_{device_.bus_id()};
+  cuda::DeviceMeter meter_{device_.bus_id()};
 };
 
 }  // namespace

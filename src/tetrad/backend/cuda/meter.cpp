@@ -1,4 +1,4 @@
-#include "tetrad/backend/cuda/energy.h"
+#include "tetrad/backend/cuda/meter.h"
 
 #include <dlfcn.h>
 
@@ -11,6 +11,10 @@ using Init = int (*)();
 using Shutdown = int (*)();
 using HandleByBusId = int (*)(const char*, void**);
 using TotalEnergy = int (*)(void*, unsigned long long*);  // millijoules
+struct Utilization {
+  unsigned gpu, memory;  // percent
+};
+using UtilizationRates = int (*)(void*, Utilization*);
 
 template <typename Function>
 Function find(void* library, const char* name) {
@@ -19,7 +23,7 @@ Function find(void* library, const char* name) {
 
 }  // namespace
 
-EnergyMeter::EnergyMeter(const std::string& bus_id)
+DeviceMeter::DeviceMeter(const std::string& bus_id)
     : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
   if (library_ == nullptr) return;
   const auto init = find<Init>(library_, "nvmlInit_v2");
@@ -28,18 +32,26 @@ EnergyMeter::EnergyMeter(const std::string& bus_id)
     device_ = nullptr;
 }
 
-EnergyMeter::~EnergyMeter() {
+DeviceMeter::~DeviceMeter() {
   if (library_ == nullptr) return;
   if (const auto shutdown = find<Shutdown>(library_, "nvmlShutdown"); shutdown != nullptr) shutdown();
   dlclose(library_);
 }
 
-std::optional<double> EnergyMeter::joules() const {
+std::optional<double> DeviceMeter::joules() const {
   if (device_ == nullptr) return std::nullopt;
   const auto total = find<TotalEnergy>(library_, "nvmlDeviceGetTotalEnergyConsumption");
   unsigned long long millijoules = 0;
   if (total == nullptr || total(device_, &millijoules) != 0) return std::nullopt;
   return static_cast<double>(millijoules) * 1e-3;
+}
+
+std::optional<double> DeviceMeter::busy() const {
+  if (device_ == nullptr) return std::nullopt;
+  const auto rates = find<UtilizationRates>(library_, "nvmlDeviceGetUtilizationRates");
+  Utilization utilization = {};
+  if (rates == nullptr || rates(device_, &utilization) != 0) return std::nullopt;
+  return utilization.gpu * 1e-2;
 }
 
 }  // namespace tetrad::cuda

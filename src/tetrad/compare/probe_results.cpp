@@ -1,0 +1,56 @@
+#include "tetrad/compare/probe_results.h"
+
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tetrad/core/error.h"
+#include "tetrad/io/atomic_file.h"
+
+namespace tetrad {
+namespace {
+
+using Json = nlohmann::json;
+
+/// JSON has no NaN: it is written as null.
+double real(const Json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+}  // namespace
+
+void write_probes(const std::filesystem::path& file, const ArmProbes& probes) {
+  Json gradients = Json::array();
+  for (const GradientDistance& g : probes.gradients)
+    gradients.push_back({{"parameter", g.parameter}, {"cosine", g.cosine}, {"norm_ratio", g.norm_ratio}});
+  Json checks;
+  if (probes.checks) checks = Json::array();
+  for (const CheckResult& c : probes.checks.value_or(std::vector<CheckResult>()))
+    checks.push_back({{"name", c.name}, {"value", c.value}, {"unit", c.unit}, {"count", c.count}});
+  Json recovery;
+  if (const auto& r = probes.recovery)
+    recovery = {{"nan_ok", r->nan_ok}, {"nan", r->nan}, {"resume_ok", r->resume_ok}, {"resume", r->resume}};
+  const Json all = {{"gradients", gradients}, {"recovery", recovery}, {"checks", checks}};
+  write_file_atomically(file, all.dump(2) + "\n");
+}
+
+ArmProbes read_probes(const std::filesystem::path& file) {
+  ArmProbes probes;
+  std::ifstream stream(file);
+  if (!stream) return probes;
+  try {
+    const Json all = Json::parse(stream);
+    for (const Json& g : all.at("gradients"))
+      probes.gradients.push_back({g.at("parameter"), real(g.at("cosine")), real(g.at("norm_ratio"))});
+    if (const Json& checks = all.at("checks"); !checks.is_null()) probes.checks.emplace();
+    for (const Json& c : all.at("checks"))
+      probes.checks->push_back({c.at("name"), real(c.at("value")), c.at("unit"), c.at("count")});
+    if (const Json& r = all.at("recovery"); !r.is_null())
+      probes.recovery = Recovery{r.at("nan_ok"), r.at("nan"), r.at("resume_ok"), r.at("resume")};
+  } catch (const Json::exception& error) {
+    fail("{} cannot be used ({}); remove it, and its probes are made again", file.string(), error.what());
+  }
+  return probes;
+}
+
+}  // namespace tetrad
