@@ -239,11 +239,11 @@ ExitCode run(const CompareOptions& options) {
   measure_peak(backend, context);
   const auto report = [&] { return write_report(comparison, folder, probes, context, options.json); };
   const RunContext runs{kBuildId, backend, signals};
-  const RunnerOptions runner{!options.light, [&] { report(); }};
+  const std::set<std::string> wanted(options.probes.begin(), options.probes.end());
+  const std::size_t probed = wanted.contains("checks") ? probes.size() : wanted.contains("gradients") ? 1 : 0;
+  const RunnerOptions runner{!options.light, probed, [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, runs);
-  if (finished)
-    finished =
-        run_probes(comparison, folder, {options.probes.begin(), options.probes.end()}, checks, runs, probes);
+  if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
   const std::string said = report();
   if (!finished) {
     fmt::print(stderr, "stopped; go on with: tetrad compare --resume {}\n", folder.string());
@@ -295,7 +295,8 @@ void add_compare(CLI::App& app, Action& action) {
       ->type_name("AMOUNT");
   command->add_flag(
       "--light", options->light,
-      "Keep no checkpoint but the last of each arm's first run (default: the last of every run)");
+      "Make no checkpoints but those that --probes needs and train.checkpoint asks for (default: the last "
+      "of every run is kept)");
   command
       ->add_option("--probes", options->probes,
                    "What follows the runs: gradients (beside the reference's), recovery, checks; or none")

@@ -139,6 +139,29 @@ TEST_F(CompareCommand, GoesOnWhereItWasKilled) {
   EXPECT_EQ(report("killed")["arms"][1]["trials"][0], resumed["arms"][1]["trials"][0]);
 }
 
+TEST_F(CompareCommand, MakesNoCheckpointsThatNobodyNeeds) {
+  const Words arms = {"--arms",  "bf16,nvfp4", "--seeds",   "2",
+                      "--light", "--probes",   "gradients", "train.checkpoint=0"};
+  ASSERT_EQ(compare("whole", arms).exit_code, 0);
+  EXPECT_EQ(compare("killed", arms, {"TETRAD_FAILPOINTS=metrics.write=kill@30"}).exit_code, -1);
+  const Outcome last =
+      run_tetrad({"compare", "--resume", folder_.file("killed"), "--light", "--probes", "gradients"});
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  for (const char* out : {"whole", "killed"}) {
+    const Json json = report(out);
+    EXPECT_TRUE(json["complete"]);
+    EXPECT_FALSE(json["arms"][1]["gradient"].is_null());
+    for (const Json& arm : json["arms"])
+      for (const Json& trial : arm["trials"]) {
+        const std::string run = trial["folder"];
+        EXPECT_EQ(std::filesystem::exists(folder_ / out / run / "checkpoints/step-10"),
+                  run == "runs/bf16/seed-1");
+        EXPECT_FALSE(std::filesystem::exists(folder_ / out / run / "checkpoints/step-0"));
+      }
+    EXPECT_EQ(json["arms"][1]["trials"][1]["loss"], report("whole")["arms"][1]["trials"][1]["loss"]);
+  }
+}
+
 TEST_F(CompareCommand, RefusesWhatWouldNotBeAComparison) {
   const auto refuse = [&](const Outcome& outcome, const std::string& word) {
     EXPECT_EQ(outcome.exit_code, 2) << outcome.err;

@@ -40,18 +40,22 @@ void remove_checkpoints(const fs::path& run, std::size_t keep) {
 
 }  // namespace
 
-Ending train_in(const fs::path& folder, Config config, const std::optional<std::string>& prefix,
-                const RunContext& context) {
-  const bool began = fs::exists(folder / "config.yaml");
+Ending train_in(const fs::path& folder, Config config, const RunStyle& style, const RunContext& context) {
+  bool began = fs::exists(folder / "config.yaml");
   if (began) check_same(folder, config);
+  if (began && !style.saves_ends && scan_checkpoints(folder / "checkpoints").empty()) {
+    fs::remove_all(folder);  // it has nothing to go on from
+    began = false;
+  }
   config.run.out = folder.string();
   Dataset dataset = open_dataset(config);
   const std::string resolved = to_yaml(config);
   const RunFolder held = began ? RunFolder::open(folder) : RunFolder::create(folder, resolved);
   RunLog log(folder / "log.txt");
-  log.set_quiet(!prefix);
-  log.set_prefix(prefix.value_or(""));
+  log.set_quiet(!style.prefix);
+  log.set_prefix(style.prefix.value_or(""));
   Trainer trainer(config, std::move(dataset), resolved, context.build, folder, context.backend, log);
+  if (!style.saves_ends) trainer.leave_out_ends();
   if (began)
     trainer.resume();
   else
@@ -82,10 +86,10 @@ bool run_trials(const Comparison& comparison, const fs::path& folder, const Runn
                                                    static_cast<double>(count - i)));
     const std::string prefix = fmt::format("[{}/{} {} seed {}{}] ", i + 1, count,
                                            comparison.plan.arms[trial.arm].name, trial.seed, left);
-    const Ending ending = train_in(run, trial.config, prefix, context);
+    const bool is_kept = options.keep_checkpoints || i < options.probed;
+    const Ending ending = train_in(run, trial.config, {prefix, is_kept}, context);
     if (ending == Ending::stopped_by_signal) return false;
-    const bool is_first_of_arm = i < comparison.plan.arms.size();
-    remove_checkpoints(run, options.keep_checkpoints || is_first_of_arm ? 1 : 0);
+    remove_checkpoints(run, is_kept ? 1 : 0);
     write_file_atomically(run / kEndingFile, ending == Ending::finished ? "finished\n" : "diverged\n");
     ++trained;
     if (options.after_trial) options.after_trial();

@@ -21,13 +21,19 @@ struct RunContext {
   const StopSignals& signals;
 };
 
-/// Trains in a folder of its own, from its newest checkpoint if it began before. Without a prefix nothing is
-/// said but in its log. Throws Error (bad input) if it began with another configuration.
-Ending train_in(const std::filesystem::path& folder, Config config, const std::optional<std::string>& prefix,
+struct RunStyle {
+  std::optional<std::string> prefix;  //!< of what is said; nothing: only its log has it
+  bool saves_ends = true;             //!< false: only checkpoints that the configuration asks for
+};
+
+/// Trains in a folder of its own, from its newest checkpoint if it began before. Throws Error (bad input) if
+/// it began with another configuration.
+Ending train_in(const std::filesystem::path& folder, Config config, const RunStyle& style,
                 const RunContext& context);
 
 struct RunnerOptions {
-  bool keep_checkpoints = true;  //!< false: the last of the first trial of each arm alone stays
+  bool keep_checkpoints = true;  //!< false: the last one of the trials below alone is made, and stays
+  std::size_t probed = 0;        //!< trials, from the first, whose last checkpoint is needed afterwards
   std::function<void()> after_trial = {};
 };
 

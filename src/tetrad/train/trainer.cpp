@@ -73,7 +73,7 @@ void Trainer::start() {
   else
     take_weights(config_.train.from);
   metrics_ = std::make_unique<Metrics>(folder_, -1, page_);
-  save(true);
+  if (saves_ends_) save(true);
 }
 
 /// The weights alone: moments, step and order of the data begin anew.
@@ -177,9 +177,9 @@ Ending Trainer::run(const StopSignals& signals) {
       return Ending::diverged;
     }
     const bool last = state_.step == steps_;
-    const auto due = [&](std::int64_t every) { return last || (every > 0 && state_.step % every == 0); };
-    if (due(config_.train.eval.every)) evaluate();
-    if (due(config_.train.checkpoint.every)) save(last);
+    const auto due = [&](std::int64_t every) { return every > 0 && state_.step % every == 0; };
+    if (last || due(config_.train.eval.every)) evaluate();
+    if ((last && saves_ends_) || due(config_.train.checkpoint.every)) save(last);
   }
   return Ending::finished;
 }

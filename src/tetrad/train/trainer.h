@@ -55,6 +55,10 @@ class Trainer {
 
   Ending run(const StopSignals& signals);
 
+  /// No checkpoint of the beginning and none of the end: only those that the configuration asks for in
+  /// between. For a run of which only the metrics matter.
+  void leave_out_ends() { saves_ends_ = false; }
+
   /// Of the last evaluation.
   const std::vector<EvalMetrics>& evaluations() const { return evaluations_; }
 
@@ -101,6 +105,7 @@ class Trainer {
   RunState state_;
   std::int64_t rollbacks_ = 0;         //!< to the newest checkpoint
   std::int64_t rollback_samples_ = 0;  //!< that those rollbacks leave out
+  bool saves_ends_ = true;
   std::unique_ptr<Metrics> metrics_;
   MetricsPage* page_ = nullptr;
   std::vector<EvalMetrics> evaluations_;
