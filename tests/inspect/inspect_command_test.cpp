@@ -23,8 +23,7 @@ class InspectCommand : public Training {
         config_,
         "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 48, vocab: 64, "
         "tied: true}\nprecision: " +
-            recipe + "\ndata: {sources: {a: {path: " + folder_.file("a") +
-            ", heldout: " + folder_.file("a-heldout") +
+            recipe + "\ndata: {sources: {a: {path: " + folder_.file("a") + ", heldout: " + folder_.file("b") +
             "}}}\ntrain: {steps: 4, batch: 4, microbatch: 2, sequence: 32}\nrun: {backend: cpu, threads: "
             "1}\n");
     const Outcome trained = run_tetrad({"train", config_, "--out", folder_.file(out)});
