@@ -60,15 +60,13 @@ class Progress {
 void run(const InspectArguments& arguments) {
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
                                        choose_backend(arguments.model.backend));
+  if (!arguments.yaml.empty()) create_folder_of(arguments.yaml);  // rather now than after minutes
   const StopSignals signals;
   Progress progress(signals);
   const InspectOptions options{arguments.by == "block", arguments.budget / 100, std::ref(progress)};
   const Inspection inspection =
       inspect(*opened.decoder, opened.config.precision, opened.data, opened.pass(), options);
-  if (!arguments.yaml.empty()) {
-    create_folder_of(arguments.yaml);
-    write_file_atomically(arguments.yaml, report_yaml(opened, inspection));
-  }
+  if (!arguments.yaml.empty()) write_file_atomically(arguments.yaml, report_yaml(opened, inspection));
   if (arguments.json)
     fmt::print("{}\n", report_json(opened, inspection, options).dump());
   else

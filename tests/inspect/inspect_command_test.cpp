@@ -65,7 +65,7 @@ TEST_F(InspectCommand, ReportsLayersOperandsAndASuggestion) {
       EXPECT_TRUE(json["sets"][set].contains(key)) << set << " " << key;
   EXPECT_GT(json["sets"]["nothing"]["gradient_error"]["mean"],
             json["sets"]["today"]["gradient_error"]["mean"]);
-  EXPECT_TRUE(json.contains("gain_over_today"));
+  EXPECT_TRUE(json["gain_over_today"]["gradient_error"].contains("noise"));
   EXPECT_TRUE(json.contains("verdict"));
 
   // What is written can be trained with, and says what was found.
@@ -113,6 +113,17 @@ TEST_F(InspectCommand, RefusesWhatItCannotUse) {
   const Outcome damaged = inspect("run");
   EXPECT_EQ(damaged.exit_code, 4);
   EXPECT_NE(damaged.err.find("step-4"), std::string::npos) << damaged.err;
+}
+
+TEST_F(InspectCommand, ASignalStopsIt) {
+  train("run", "nvfp4");
+  RunningTetrad running({"inspect", folder_.file("run"), "--batches", "2000", "--threads", "1"});
+  while (!running.finished() && running.err().find("pass 1 of") == std::string::npos) usleep(1000);
+  running.send(SIGINT);
+  const Outcome outcome = running.wait();
+  EXPECT_EQ(outcome.exit_code, 5) << outcome.err;
+  EXPECT_NE(outcome.err.find("stopped by a signal"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
 }
 
 }  // namespace

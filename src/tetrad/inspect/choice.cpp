@@ -58,8 +58,9 @@ std::vector<Level> choose(std::span<const Candidate> candidates, double budget) 
 }
 
 Verdict judge(const Gain& gain, double suggested_cost, double todays_cost) {
-  if (gain.loss.is_below_noise() || gain.gradient_error.is_below_noise()) return Verdict::keep_today;
-  if (gain.gradient_error.is_above_noise()) return Verdict::better;
+  const Estimate& first = gain.gradient_error.is_noise() ? gain.loss : gain.gradient_error;
+  if (first.is_below_noise()) return Verdict::keep_today;
+  if (first.is_above_noise()) return Verdict::better;
   return suggested_cost < todays_cost - kRounding ? Verdict::as_good : Verdict::keep_today;
 }
 

@@ -32,12 +32,14 @@ inline constexpr double kFp8Cost = 0.5;
 std::vector<Level> choose(std::span<const Candidate> candidates, double budget);
 
 enum class Verdict : std::uint8_t {
-  better,      //!< less gradient error than today's set
+  better,      //!< less gradient error than today's set, or as much and less loss
   as_good,     //!< for less cost
   keep_today,  //!< neither
 };
 
-/// `gain` of the suggested set over today's; costs as fractions of FLOP in BF16.
+/// The loss counts only where gradients do not decide: weights fit the precision that they were trained in,
+/// so that any change, a better precision too, makes it larger at first. `gain` of the suggested set over
+/// today's; costs as fractions of FLOP in BF16.
 Verdict judge(const Gain& gain, double suggested_cost, double todays_cost);
 
 }  // namespace tetrad

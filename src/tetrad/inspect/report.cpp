@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -37,8 +38,8 @@ std::string_view mark(Level now) {
 std::string map_text(const Inspection& inspection) {
   using Cell = std::pair<std::string, Operand>;
   std::map<Cell, const OperandReport*> cells;
-  double lowest = INFINITY;
-  double highest = -INFINITY;
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = -lowest;
   for (const OperandReport& report : inspection.worst) {
     cells[{report.stats.layer, report.stats.operand}] = &report;
     const double sqnr = report.stats.stats.sqnr_db();
@@ -153,15 +154,23 @@ std::string sets_text(const Inspection& inspection) {
 
 std::string verdict_text(const Inspection& inspection) {
   const bool is_empty = inspection.suggested.kept.match.empty() && inspection.suggested.kept.fp8.empty();
-  switch (inspection.verdict) {
-    case Verdict::better:
-      return "Use the suggestion: its gradients are closer to those of BF16 than today's list makes them.";
-    case Verdict::as_good:
-      return "Use the suggestion: it is as good as today's list, within noise, and costs less.";
-    default:
-      return is_empty ? "Keep what you have: no layer alone gains more than noise within the budget."
-                      : "Keep what you have: the suggestion is not better than today's list.";
-  }
+  if (inspection.verdict == Verdict::keep_today)
+    return is_empty ? "Keep what you have: no layer alone gains more than noise within the budget."
+                    : "Keep what you have: the suggestion is not better than today's list.";
+  std::string text =
+      inspection.verdict == Verdict::as_good
+          ? "Use the suggestion: it is as good as today's list, within noise, and costs less."
+      : inspection.gain.gradient_error.is_noise()
+          ? "Use the suggestion: its gradients are as good as with today's list, its loss is less."
+          : "Use the suggestion: its gradients are closer to those of BF16 than with today's list.";
+  const Estimate& loss = inspection.gain.loss;
+  if (loss.is_below_noise())
+    text += fmt::format(
+        "\nAt first its loss is {:.2f} ± {:.2f} mnat larger: weights tend to fit the precision that they "
+        "were "
+        "trained in.",
+        -1000 * loss.mean, 1000 * loss.error);
+  return text;
 }
 
 std::string quoted_list(const std::vector<std::string>& patterns) {
@@ -173,11 +182,16 @@ std::string number_or_auto(const std::optional<std::int64_t>& number) {
 }
 
 Json json_of(const Estimate& estimate) {
-  return {{"mean", estimate.mean}, {"standard_error", estimate.error}, {"noise", estimate.is_noise()}};
+  return {{"mean", estimate.mean}, {"standard_error", estimate.error}};
 }
 
 Json json_of(const Gain& gain) {
-  return {{"gradient_error", json_of(gain.gradient_error)}, {"loss", json_of(gain.loss)}};
+  const auto figure = [](const Estimate& estimate) {
+    Json json = json_of(estimate);
+    json["noise"] = estimate.is_noise();
+    return json;
+  };
+  return {{"gradient_error", figure(gain.gradient_error)}, {"loss", figure(gain.loss)}};
 }
 
 Json json_of(const std::optional<Gain>& gain) { return gain ? json_of(*gain) : Json(); }
@@ -251,7 +265,8 @@ std::string report_text(const InspectedRun& run, const Inspection& inspection,
   text += map_text(inspection);
   text += fmt::format("\nThe worst:\n{}", worst_text(inspection));
   text += fmt::format(
-      "\nSENSITIVITY: beside BF16, nothing kept has a gradient error of {:.5f} and {:.2f} mnat more loss.\n"
+      "\nSENSITIVITY: beside BF16, nothing kept has a gradient error of {:.5f}, and its loss is {:+.2f} mnat "
+      "off.\n"
       "One {} kept alone takes away (± standard error; ~ within noise):\n",
       inspection.nothing.gradient_error.mean, 1000 * inspection.nothing.loss.mean,
       options.by_block ? "block" : "layer");
@@ -259,8 +274,9 @@ std::string report_text(const InspectedRun& run, const Inspection& inspection,
   if (const std::string kept = kept_text(inspection); !kept.empty())
     text +=
         "\nToday's list would lose without one of its own (gradient, % of the same; loss, mnat):\n" + kept;
-  text += fmt::format("\nSUGGESTION within {:g} % of the linear layers' FLOP in BF16 (FP8 counts half):\n",
-                      100 * options.budget);
+  text +=
+      fmt::format("\nSUGGESTION with up to {:g} % of the linear layers' FLOP in BF16 (FP8 counts half):\n",
+                  100 * options.budget);
   text += fmt::format("BF16 {}\nFP8  {}\n\n", quoted_list(inspection.suggested.kept.match),
                       quoted_list(inspection.suggested.kept.fp8));
   text += fmt::format("Measured together:\n{}", sets_text(inspection));
