@@ -66,11 +66,11 @@ void run(const InspectArguments& arguments) {
   const InspectOptions options{arguments.by == "block", arguments.budget / 100, std::ref(progress)};
   const Inspection inspection =
       inspect(*opened.decoder, opened.config.precision, opened.data, opened.pass(), options);
-  if (!arguments.yaml.empty()) write_file_atomically(arguments.yaml, report_yaml(opened, inspection));
   if (arguments.json)
     fmt::print("{}\n", report_json(opened, inspection, options).dump());
   else
     fmt::print("{}", report_text(opened, inspection, options));
+  if (!arguments.yaml.empty()) write_file_atomically(arguments.yaml, report_yaml(opened, inspection));
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ TEST_F(InspectionTest, FindsTheLayerThatFourBitsCannotHold) {
   EXPECT_EQ(inspection.worst[0].stats.layer, kBadLayer);
   EXPECT_EQ(inspection.worst[0].stats.operand, Operand::fprop_w);
   EXPECT_GT(inspection.worst[0].stats.stats.flushed_fraction(), 0.9);
+  EXPECT_EQ(inspection.worst[0].stats.stats.measured, decoder_.config().hidden * decoder_.config().ffn);
   EXPECT_EQ(inspection.worst.size(), inspection.layers.size() * kOperands);
 
   const UnitReport& bad = unit(inspection, kBadLayer);
