@@ -5,6 +5,7 @@
 #include <random>
 
 #include "support/errors.h"
+#include "support/matrices.h"
 #include "support/models.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/inspect/inspection.h"
@@ -77,7 +78,8 @@ class InspectionTest : public ::testing::Test {
 
   Decoder decoder_;
   PrecisionConfig precision_;
-  ProbeData data_ = random_data(tiny_llama().vocab, 4, true);
+  OneThread one_thread_;
+  ProbeData data_ = random_data(tiny_llama().vocab, 2, false);
   Pass pass_;
 };
 
@@ -89,6 +91,7 @@ const UnitReport& unit(const Inspection& inspection, const std::string& name) {
 
 TEST_F(InspectionTest, FindsTheLayerThatFourBitsCannotHold) {
   plant_outliers(decoder_);
+  data_ = random_data(tiny_llama().vocab, 4, true);
   const Inspection inspection = inspected();
   EXPECT_EQ(inspection.worst[0].stats.layer, kBadLayer);
   EXPECT_EQ(inspection.worst[0].stats.operand, Operand::fprop_w);
@@ -158,7 +161,7 @@ TEST_F(InspectionTest, TheSameInputsGiveTheSameFiguresWithAnyThreads) {
   const auto figures = [&](int threads) {
     set_thread_count(threads);
     const Inspection inspection = inspected({.by_block = true, .progress = {}});
-    set_thread_count(0);
+    set_thread_count(1);
     std::vector<double> all = {inspection.reference_loss, inspection.suggested.gradient_error.mean};
     for (const UnitReport& report : inspection.units)
       for (const Gain& gain : {report.bf16, *report.fp8})
@@ -166,6 +169,7 @@ TEST_F(InspectionTest, TheSameInputsGiveTheSameFiguresWithAnyThreads) {
     for (const OperandReport& report : inspection.worst) all.push_back(report.stats.stats.noise);
     return all;
   };
+  data_ = random_data(tiny_llama().vocab, 2, true);
   const std::vector<double> once = figures(1);
   EXPECT_EQ(once.size(), 2 + 4 * 6 + 8 * kOperands);
   EXPECT_EQ(figures(1), once);
@@ -191,7 +195,8 @@ TEST_F(InspectionTest, Bf16HasNothingToInspect) {
   // FP8 cannot be kept in FP8.
   precision_.schedule.clear();
   precision_.recipe = "fp8";
-  for (const UnitReport& report : inspected().units) EXPECT_FALSE(report.fp8.has_value());
+  for (const UnitReport& report : inspected({.by_block = true, .progress = {}}).units)
+    EXPECT_FALSE(report.fp8.has_value());
 }
 
 }  // namespace
