@@ -18,6 +18,7 @@ void add_eval(CLI::App& app, Action& action);
 void add_score(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);

@@ -137,7 +137,7 @@ void add_convert(CLI::App& data, Action& action) {
   });
 }
 
-void add_inspect(CLI::App& data, Action& action) {
+void add_inspect_tokens(CLI::App& data, Action& action) {
   CLI::App* command = data.add_subcommand(
       "inspect", "What is in a token file. Reads all of it, and fails if anything is wrong with it.");
   auto arguments = std::make_shared<InspectArguments>();
@@ -171,7 +171,7 @@ void add_data(CLI::App& app, Action& action) {
   add_prepare(*data, action);
   add_synth(*data, action);
   add_convert(*data, action);
-  add_inspect(*data, action);
+  add_inspect_tokens(*data, action);
   set_examples(*data,
                "  tetrad data prepare notes/ -o notes\n"
                "  tetrad data synth markov -o chain\n"

@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   tetrad::app::add_score(app, action);
   tetrad::app::add_generate(app, action);
   tetrad::app::add_compare(app, action);
+  tetrad::app::add_inspect(app, action);
   tetrad::app::add_export(app, action);
   tetrad::app::add_import(app, action);
   tetrad::app::add_serve(app, action);

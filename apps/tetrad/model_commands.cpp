@@ -5,22 +5,26 @@
 
 namespace tetrad::app {
 
-void add_model_options(CLI::App& command, ModelOptions& options) {
+void add_checkpoint_options(CLI::App& command, CheckpointOptions& options) {
   command
       .add_option("CHECKPOINT", options.checkpoint,
                   "A run's folder (its newest checkpoint) or RUN/checkpoints/step-N")
       ->required();
+  command.add_option("--backend", options.backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->type_name("B")
+      ->capture_default_str();
+  add_threads_option(command);
+}
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  add_checkpoint_options(command, options);
   command
       .add_option("--precision", options.precision,
                   "Of the forward pass: trained (as at the end of training), bf16, fp8, mxfp4, nvfp4 or f32")
       ->check(CLI::IsMember({"trained", "bf16", "fp8", "mxfp4", "nvfp4", "f32"}))
       ->type_name("P")
       ->capture_default_str();
-  command.add_option("--backend", options.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->type_name("B")
-      ->capture_default_str();
-  add_threads_option(command);
 }
 
 LoadedModel load_model(const ModelOptions& options, std::int64_t batch, std::int64_t sequence) {

@@ -8,10 +8,16 @@
 
 namespace tetrad::app {
 
-struct ModelOptions {
+struct CheckpointOptions {
   std::string checkpoint;
-  std::string precision = "trained";
   std::string backend = "auto";
+};
+
+/// CHECKPOINT, --backend and --threads.
+void add_checkpoint_options(CLI::App& command, CheckpointOptions& options);
+
+struct ModelOptions : CheckpointOptions {
+  std::string precision = "trained";
 };
 
 /// CHECKPOINT, --precision, --backend and --threads.

@@ -94,9 +94,11 @@ TEST(LoadConfig, ReadsTheShortForms) {
   EXPECT_FALSE(precision("{sr: auto}").sr.has_value());
   EXPECT_EQ(precision("{sr: none}").sr, Words{});
   EXPECT_EQ(precision("{sr: gradients}").sr, Words{"gradients"});
-  EXPECT_EQ(precision("{high_precision: none}").high_precision, (HighPrecisionConfig{0, 0, {}}));
+  EXPECT_EQ(precision("{high_precision: none}").high_precision, (HighPrecisionConfig{0, 0, {}, {}}));
   EXPECT_EQ(precision("{high_precision: {first: 1, match: '*.qkv'}}").high_precision,
-            (HighPrecisionConfig{1, {}, {"*.qkv"}}));
+            (HighPrecisionConfig{1, {}, {"*.qkv"}, {}}));
+  EXPECT_EQ(precision("{high_precision: {last: 0, fp8: ['blocks.1.*', '*.up']}}").high_precision,
+            (HighPrecisionConfig{{}, 0, {}, {"blocks.1.*", "*.up"}}));
   EXPECT_EQ(precision("{operands: {fprop: {x: {format: fp8}, w: bf16}, wgrad.x: {hadamard: 0}}}").operands,
             (std::map<std::string, OperandConfig>{{"fprop.x", {"fp8", {}, {}, {}, {}}},
                                                   {"fprop.w", {"bf16", {}, {}, {}, {}}},
@@ -196,6 +198,7 @@ TEST(ToYaml, GivesOddValuesBack) {
   config.data.sources = {{"null", {"none", "~"}}, {"1", {" lead", "-x"}}, {"true", {"true", "3"}}};
   config.data.phases = {{1.0 / 3, {{"1", 1e-300}, {"null", 1e300}}}, {1, {{"true", 0.1}}}};
   config.precision.high_precision.match = {"none", "*", "", "a, b"};
+  config.precision.high_precision.fp8 = {"*.qkv", "none"};
   config.precision.rht.gemms = Words{};
   config.precision.sr = Words{"weights"};
   config.precision.sr_hardware = false;

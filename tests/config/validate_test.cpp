@@ -60,6 +60,7 @@ TEST(Validate, NamesTheKeyAndSaysWhatToDo) {
       {{"precision.operands.wgrad.x.hadamard=128", "train.microbatch=1"},
        {"precision.operands.wgrad.x.hadamard is 128", "1 * 64 tokens"}},
       {{"precision.high_precision.match=['']"}, {"precision.high_precision.match", "empty"}},
+      {{"precision.high_precision.fp8=['']"}, {"precision.high_precision.fp8", "empty"}},
       {{"precision.schedule=[{at: .5, forward: bf16}, {at: .5, backward: bf16}]"},
        {"precision.schedule[1].at is 0.5", "order"}},
       {{"precision.schedule=[{at: .5}]"}, {"precision.schedule[0] changes nothing"}},

@@ -294,6 +294,18 @@ TEST_F(Serving, OtherBlocksOfTheRecipeAreServedToo) {
   EXPECT_EQ(scalar(file, module + ".weight_scale_2", {}), result.amax / 1536.0f);
 }
 
+TEST_F(Serving, LayersThatStayInFp8AreLeftLikeThoseInBf16) {
+  Config config = small_config(small_llama(true));
+  config.precision.high_precision.fp8 = {"blocks.1.*"};
+  const auto parameters = tensor_map(config.model, Family::llama);
+  const Nvfp4Plan plan(config.precision, config.model, parameters);
+  EXPECT_EQ(plan.size(), 6U);  // of three blocks
+  for (const MappedParameter& parameter : parameters)
+    if (parameter.block <= 1) {
+      EXPECT_EQ(plan.find(parameter), nullptr) << parameter.name;
+    }
+}
+
 TEST_F(Serving, CalibrationSeesWhatTheLayersAreGiven) {
   make_checkpoint(path("run"), small_config(small_llama(true)), ByteTokenizer().hash());
   std::string text;

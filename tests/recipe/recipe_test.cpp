@@ -310,6 +310,42 @@ TEST(HighPrecision, Match) {
   EXPECT_FALSE(Recipe(config, 6).stays_high({"blocks.0.out", 0}, "nvfp4"));
 }
 
+TEST(HighPrecision, LayersInFp8AreWhatThatRecipeMakesOfThem) {
+  for (const char* name : {"nvfp4", "mxfp4"}) {
+    PrecisionConfig config = config_of(name);
+    config.high_precision.last = 0;
+    config.high_precision.fp8 = {"blocks.1.*"};
+    config.rht.gemms = std::vector<std::string>{"fprop", "wgrad"};
+    config.sr = std::vector<std::string>{"gradients", "weights"};
+    config.rht.signs = "per-step";
+    PrecisionConfig fp8 = config_of("fp8");
+    fp8.high_precision.first = 0;
+    const Recipe recipe(config, 6);
+    const LayerId layer{"blocks.1.up", 1};
+    EXPECT_EQ(describe(recipe.at(layer, 0), "bf16"), describe(Recipe(fp8, 6).at(layer, 0), "bf16"));
+    EXPECT_TRUE(recipe.stays_fp8(layer));
+    EXPECT_NE(recipe.at({"blocks.2.up", 2}, 0)[Operand::fprop_w]->format, Format::fp8);
+    EXPECT_FALSE(recipe.stays_fp8({"blocks.2.up", 2}));
+  }
+}
+
+TEST(HighPrecision, Fp8NeverLowersAPrecision) {
+  PrecisionConfig config = config_of("nvfp4");
+  config.high_precision.first = 1;
+  config.high_precision.last = 0;
+  config.high_precision.match = {"*.3.up"};
+  config.high_precision.fp8 = {"*"};
+  config.schedule = {{.at = 0.5, .forward = "bf16", .backward = {}}};
+  EXPECT_EQ(kept(config, 5), "bqqbq");
+  const Recipe recipe(config, 5);
+  const LinearPrecision later = recipe.at({"blocks.1.up", 1}, 0.5);
+  EXPECT_FALSE(later[Operand::fprop_x].has_value());
+  EXPECT_EQ(later[Operand::wgrad_dy]->format, Format::fp8);
+  config.schedule.clear();
+  config.operands["wgrad.x"].format = "bf16";
+  EXPECT_FALSE(Recipe(config, 5).at({"blocks.1.up", 1}, 0)[Operand::wgrad_x].has_value());
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 
 std::string formats(const PrecisionConfig& config, double progress) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "tetrad/core/failpoint.h"
+#include "tetrad/eval/gradients.h"
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/report/run_metrics.h"
 #include "tetrad/train/snapshot.h"
@@ -15,58 +17,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One microbatch, the same for all arms.
-struct Microbatch {
-  std::int64_t sequences = 0;
-  std::vector<std::int32_t> inputs, targets;
-
-  explicit Microbatch(const Config& config)
-      : sequences(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
-        inputs(static_cast<std::size_t>(sequences * config.train.sequence)),
-        targets(inputs.size()) {
-    open_dataset(config).next(sequences, inputs, targets);
-  }
-};
-
-/// By parameter.
-using Gradients = std::vector<std::vector<float>>;
-
-Gradients gradients_at(const fs::path& checkpoint, const Config& config, const Microbatch& batch,
-                       Backend& backend, std::vector<std::string>& matrices) {
-  Decoder decoder(backend, config.model, batch.sequences, config.train.sequence,
-                  storage_type(config.precision), recompute_from_name(config.train.recompute));
-  load_weights(checkpoint, decoder);
+/// A model with the weights in `checkpoint`, with the gradients of a microbatch at the precision of `config`.
+std::unique_ptr<Decoder> differentiated(const fs::path& checkpoint, const Config& config,
+                                        const Microbatch& batch, Backend& backend) {
+  auto decoder = std::make_unique<Decoder>(backend, config.model, microbatch_sequences(config.train),
+                                           config.train.sequence, storage_type(config.precision),
+                                           recompute_from_name(config.train.recompute));
+  load_weights(checkpoint, *decoder);
   const Recipe recipe(config.precision, config.model.blocks());
   Pass pass;
   pass.recipe = &recipe;
   pass.seed = config.train.seed;
-  std::vector<float> losses(batch.inputs.size());
-  decoder.clear_gradients();
-  decoder.train(pass, batch.inputs, batch.targets, 1.0f / static_cast<float>(losses.size()), losses);
-  Gradients gradients;
-  matrices.clear();
-  for (const auto& parameter : decoder.parameters()) {
-    std::vector<float>& values = gradients.emplace_back(static_cast<std::size_t>(parameter->gradient.size()));
-    backend.download(parameter->gradient.bytes(), std::as_writable_bytes(std::span(values)));
-    matrices.push_back(parameter->decay ? parameter->name : "");
-  }
-  return gradients;
+  differentiate(*decoder, pass, batch);
+  return decoder;
 }
 
-struct Products {
-  double ab = 0, aa = 0, bb = 0;
-
-  void add(const std::vector<float>& a, const std::vector<float>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      ab += static_cast<double>(a[i]) * b[i];
-      aa += static_cast<double>(a[i]) * a[i];
-      bb += static_cast<double>(b[i]) * b[i];
-    }
-  }
-  GradientDistance distance(std::string name) const {
-    return {std::move(name), ab / std::sqrt(aa * bb), std::sqrt(bb / aa)};
-  }
-};
+GradientDistance distance(std::string name, const GradientProducts& products) {
+  return {std::move(name), products.cosine(), products.norm_ratio()};
+}
 
 /// The beginning of a run: a checkpoint in the middle and one at the end.
 constexpr std::int64_t kProbeSteps = 6;
@@ -83,22 +51,18 @@ bool equal_files(const fs::path& a, const fs::path& b) {
 
 std::vector<std::vector<GradientDistance>> compare_gradients(const fs::path& checkpoint,
                                                              std::span<const Config> arms, Backend& backend) {
-  const Microbatch batch(arms[0]);
-  std::vector<std::string> matrices;
-  const Gradients reference = gradients_at(checkpoint, arms[0], batch, backend, matrices);
+  Dataset dataset = open_dataset(arms[0]);
+  const Microbatch batch = next_microbatch(dataset, arms[0].train);
+  Gradients reference;
   std::vector<std::vector<GradientDistance>> result;
-  for (std::size_t arm = 0; arm < arms.size(); ++arm) {
-    const Gradients gradients =
-        arm == 0 ? reference : gradients_at(checkpoint, arms[arm], batch, backend, matrices);
-    Products all;
-    std::vector<GradientDistance> distances(1);
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      Products one;
-      one.add(reference[i], gradients[i]);
-      all.add(reference[i], gradients[i]);
-      if (!matrices[i].empty()) distances.push_back(one.distance(matrices[i]));
-    }
-    distances[0] = all.distance("");
+  for (const Config& arm : arms) {
+    const std::unique_ptr<Decoder> decoder = differentiated(checkpoint, arm, batch, backend);
+    if (reference.empty()) reference = download_gradients(*decoder);
+    const std::vector<GradientProducts> products = products_with(reference, *decoder);
+    std::vector<GradientDistance> distances = {distance("", sum(products))};
+    for (std::size_t i = 0; i < products.size(); ++i)
+      if (const Parameter& parameter = *decoder->parameters()[i]; parameter.decay)
+        distances.push_back(distance(parameter.name, products[i]));
     result.push_back(std::move(distances));
   }
   return result;

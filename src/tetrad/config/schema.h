@@ -59,6 +59,7 @@ void describe(V& v, HighPrecisionConfig& c) {
           at_least(0));
   v.field("last", c.last, "blocks at the end that stay in BF16; auto: as the recipe says", at_least(0));
   v.field("match", c.match, "layers that stay in BF16, by name; * matches anything");
+  v.field("fp8", c.fp8, "layers that are in FP8 instead of four bits, by name");
 }
 
 template <class V>
@@ -93,7 +94,7 @@ void describe(V& v, PrecisionSwitch& c) {
 template <class V>
 void describe(V& v, PrecisionConfig& c) {
   v.field("recipe", c.recipe, "bf16, fp8, mxfp4 or nvfp4", one_of(recipe_names()));
-  v.field("high_precision", c.high_precision, "blocks that stay in BF16, or none");
+  v.field("high_precision", c.high_precision, "layers that stay in BF16 or FP8, or none");
   v.field("rht", c.rht, "random Hadamard transform");
   v.field("sr", c.sr, "stochastic rounding on any of gradients, activations, weights, or none",
           one_of({"gradients", "activations", "weights"}));

@@ -108,6 +108,7 @@ void expand_precision(Node& root) {
     high->add("first", Node::scalar("0"));
     high->add("last", Node::scalar("0"));
     high->add("match", Node::list());
+    high->add("fp8", Node::list());
     set_origin(*high, origin);
   }
 }

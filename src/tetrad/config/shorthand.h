@@ -4,7 +4,7 @@
 //
 //   model: NAME | path/config.json        {preset: …}, then the whole model it stands for
 //   precision: nvfp4                      {recipe: nvfp4}
-//   precision.high_precision: none        {first: 0, last: 0, match: []}
+//   precision.high_precision: none        {first: 0, last: 0, match: [], fp8: []}
 //   precision.rht: none | wgrad | […]     {gemms: …}
 //   precision.operands: {fprop: {x: fp8}} {fprop.x: {format: fp8}}
 //   data.sources: {code: path}            {code: {path: path}}

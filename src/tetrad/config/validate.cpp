@@ -81,6 +81,8 @@ void validate_precision(const PrecisionConfig& precision, const TrainConfig& tra
                          name.starts_with("wgrad"), train);
   for (const std::string& pattern : precision.high_precision.match)
     TETRAD_CHECK(!pattern.empty(), "precision.high_precision.match holds an empty name: leave it out");
+  for (const std::string& pattern : precision.high_precision.fp8)
+    TETRAD_CHECK(!pattern.empty(), "precision.high_precision.fp8 holds an empty name: leave it out");
   double previous = -1;
   for (std::size_t i = 0; i < precision.schedule.size(); ++i) {
     const PrecisionSwitch& change = precision.schedule[i];

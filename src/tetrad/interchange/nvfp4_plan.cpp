@@ -35,8 +35,9 @@ Nvfp4Plan::Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,
   const Recipe recipe(precision, model.blocks());
   for (const MappedParameter& parameter : parameters) {
     if (parameter.linear.empty()) continue;
-    const LinearPrecision layer = recipe.at({parameter.linear, parameter.block}, 1.0);
-    if (!layer[Operand::fprop_w]) continue;
+    const LayerId id{parameter.linear, parameter.block};
+    const LinearPrecision layer = recipe.at(id, 1.0);
+    if (!layer[Operand::fprop_w] || recipe.stays_fp8(id)) continue;
     check_servable(parameter.linear, layer);
     layers_.emplace(parameter.linear, *layer[Operand::fprop_w]);
   }

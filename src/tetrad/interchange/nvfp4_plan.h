@@ -15,7 +15,8 @@ namespace tetrad {
 
 class Nvfp4Plan {
  public:
-  /// The layers whose forward pass is NVFP4 at the end of training with `precision`. Throws Error (bad input)
+  /// The layers whose forward pass is NVFP4 at the end of training with `precision`; those that stay in BF16
+  /// or FP8 are left as they are. Throws Error (bad input)
   /// if there is one whose values no server can compute: another format, a transform, weights that are
   /// rounded stochastically.
   Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,

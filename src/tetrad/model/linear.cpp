@@ -59,7 +59,9 @@ QuantizeOptions Linear::options(const Pass& pass, const Wanted& wanted) const {
   options.order = backend_.preferred_order(**wanted.spec);
   options.form = wanted.form;
   options.input = wanted.amax;
-  options.telemetry = pass.telemetry && !pass.again ? Telemetry::sampled : Telemetry::none;
+  options.telemetry = Telemetry::none;
+  if (pass.telemetry && !pass.again)
+    options.telemetry = pass.every_element ? Telemetry::full : Telemetry::sampled;
   return options;
 }
 

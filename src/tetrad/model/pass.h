@@ -29,6 +29,7 @@ struct Pass {
   bool training = false;  //!< keep what the backward pass needs
   bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;
+  bool every_element = false;  //!< behind the telemetry, instead of a sample
 
   std::vector<OperandStats> stats;        //!< if `telemetry`
   std::optional<std::string> non_finite;  //!< the layer and operand that first had a value that is not finite

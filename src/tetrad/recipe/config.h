@@ -9,12 +9,13 @@
 
 namespace tetrad {
 
-/// Blocks that stay in BF16: counted from the ends, or by name ("blocks.3.*", "*.qkv", …; * matches
-/// anything).
+/// Layers that stay in BF16: blocks counted from the ends, or by name ("blocks.3.*", "*.qkv", …; * matches
+/// anything). And those that stay in FP8.
 struct HighPrecisionConfig {
   std::optional<std::int64_t> first;  //!< nothing: what the recipe says
   std::optional<std::int64_t> last;
   std::vector<std::string> match;
+  std::vector<std::string> fp8;  //!< what would be in four bits is in FP8 here; BF16 wins where both are said
   friend bool operator==(const HighPrecisionConfig&, const HighPrecisionConfig&) = default;
 };
 

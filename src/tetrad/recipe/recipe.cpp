@@ -62,6 +62,30 @@ void check_members(const std::optional<std::vector<std::string>>& list,
                  "precision.{}: '{}' is none of {}", key, item, fmt::join(allowed, ", "));
 }
 
+bool any_matches(const std::vector<std::string>& patterns, std::string_view name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+/// Format, axis and blocks of an operand as the table has them.
+QuantSpec plain_spec(const Table& table, Operand operand) {
+  const bool is_weight = role_of(operand) == Role::weight;
+  return {.format = table.format.value(),
+          .block = is_weight ? table.weight_block : table.vector_block,
+          .axis = axis_of(operand)};
+}
+
+/// What was in four bits is in FP8, as the recipe of that name has it: switches are about four bits.
+void raise_to_fp8(LinearPrecision& precision) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    std::optional<QuantSpec>& spec = precision[operand];
+    if (!spec) continue;
+    if (spec->format != Format::fp8) spec = plain_spec(find_table("fp8"), operand);
+    spec->hadamard = 0;  // of both operands of a product
+  }
+}
+
 BlockShape one_dimensional(BlockShape block) { return block.is_whole() ? block : BlockShape{1, block.cols}; }
 
 std::string_view role_name(Role role) {
@@ -148,8 +172,7 @@ Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(
 QuantSpec Recipe::base_spec(std::string_view recipe, Operand operand) const {
   const Table& base = find_table(recipe);
   const Role role = role_of(operand);
-  QuantSpec spec{.format = base.format.value(), .axis = axis_of(operand)};
-  spec.block = role == Role::weight ? base.weight_block : base.vector_block;
+  QuantSpec spec = plain_spec(base, operand);
   if (role == Role::weight && !config_.weights_2d.value_or(true)) spec.block = one_dimensional(spec.block);
   const bool is_stochastic = config_.sr ? contains(*config_.sr, role_name(role))
                                         : base.stochastic_gradients && role == Role::gradient;
@@ -197,8 +220,11 @@ bool Recipe::stays_high(const LayerId& layer, std::string_view recipe) const {
   const std::int64_t first = config_.high_precision.first.value_or(base.high_first);
   const std::int64_t last = config_.high_precision.last.value_or(static_cast<std::int64_t>(last_default));
   return layer.block < first || layer.block >= blocks_ - last ||
-         std::any_of(config_.high_precision.match.begin(), config_.high_precision.match.end(),
-                     [&](const std::string& pattern) { return matches(pattern, layer.name); });
+         any_matches(config_.high_precision.match, layer.name);
+}
+
+bool Recipe::stays_fp8(const LayerId& layer) const {
+  return any_matches(config_.high_precision.fp8, layer.name);
 }
 
 Recipe::Names Recipe::names_at(double progress) const {
@@ -222,6 +248,7 @@ LinearPrecision Recipe::at(const LayerId& layer, double progress) const {
   };
   take(forward, {Operand::fprop_x, Operand::fprop_w});
   take(backward, {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
+  if (stays_fp8(layer)) raise_to_fp8(result);
   return result;
 }
 

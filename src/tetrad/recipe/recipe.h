@@ -60,6 +60,8 @@ class Recipe {
 
   /// Whether the layer stays in the storage type whatever the schedule says.
   bool stays_high(const LayerId& layer, std::string_view recipe) const;
+  /// Whether nothing of the layer is in four bits: high_precision.fp8 names it.
+  bool stays_fp8(const LayerId& layer) const;
 
   const PrecisionConfig& config() const { return config_; }
 

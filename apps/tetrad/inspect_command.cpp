@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "backend_choice.h"
+#include "command.h"
+#include "model_commands.h"
+#include "tetrad/inspect/report.h"
+#include "tetrad/io/atomic_file.h"
+#include "tetrad/train/run_log.h"
+#include "tetrad/train/signals.h"
+
+namespace tetrad::app {
+namespace {
+
+constexpr std::int64_t kMaxBatches = 4096;
+
+struct InspectArguments {
+  CheckpointOptions model;
+  std::string precision = "trained";
+  std::int64_t batches = 8;
+  double budget = 15;  //!< percent
+  std::string by = "layer";
+  std::string yaml;
+  bool json = false;
+};
+
+/// How far it is and how long it will take: on a terminal one line that overwrites itself, elsewhere a line
+/// for every tenth.
+class Progress {
+ public:
+  explicit Progress(const StopSignals& signals) : signals_(signals) {}
+
+  void operator()(std::int64_t done, std::int64_t total) {
+    if (signals_.received())
+      throw Error("stopped by a signal; nothing was written", ExitCode::stopped_by_signal);
+    const bool on_terminal = isatty(STDERR_FILENO) != 0;
+    const std::int64_t tenth = 10 * done / total;
+    if (!on_terminal && tenth == tenth_) return;
+    tenth_ = tenth;
+    const double left =
+        (steady_seconds() - begin_) / static_cast<double>(done) * static_cast<double>(total - done);
+    const std::string line = fmt::format("pass {} of {}, {} left", done, total, format_duration(left));
+    if (!on_terminal)
+      fmt::print(stderr, "{}\n", line);
+    else
+      fmt::print(stderr, "\r\033[K{}", done < total ? line : "");
+    std::fflush(stderr);
+  }
+
+ private:
+  const StopSignals& signals_;
+  double begin_ = steady_seconds();
+  std::int64_t tenth_ = -1;
+};
+
+void run(const InspectArguments& arguments) {
+  InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
+                                       choose_backend(arguments.model.backend));
+  if (!arguments.yaml.empty()) create_folder_of(arguments.yaml);  // rather now than after minutes
+  const StopSignals signals;
+  Progress progress(signals);
+  const InspectOptions options{arguments.by == "block", arguments.budget / 100, std::ref(progress)};
+  const Inspection inspection =
+      inspect(*opened.decoder, opened.config.precision, opened.data, opened.pass(), options);
+  if (arguments.json)
+    fmt::print("{}\n", report_json(opened, inspection, options).dump());
+  else
+    fmt::print("{}", report_text(opened, inspection, options));
+  if (!arguments.yaml.empty()) write_file_atomically(arguments.yaml, report_yaml(opened, inspection));
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<InspectArguments>();
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Which layers lose most in four bits, and which are worth keeping in BF16 or FP8");
+  add_checkpoint_options(*command, arguments->model);
+  command
+      ->add_option("--precision", arguments->precision,
+                   "trained (as at that point of training), or a recipe: fp8, mxfp4, nvfp4")
+      ->check(CLI::IsMember({"trained", "fp8", "mxfp4", "nvfp4"}))
+      ->type_name("P")
+      ->capture_default_str();
+  command->add_option("--batches", arguments->batches, "Microbatches that everything is measured on")
+      ->check(CLI::Range(std::int64_t{2}, kMaxBatches))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--budget", arguments->budget,
+                   "Percent of the linear layers' FLOP that may be in BF16; FP8 counts half")
+      ->check(CLI::Range(0.0, 100.0))
+      ->type_name("PERCENT")
+      ->capture_default_str();
+  command->add_option("--by", arguments->by, "What is kept or not as one: layer or block")
+      ->check(CLI::IsMember({"layer", "block"}))
+      ->type_name("WHAT")
+      ->capture_default_str();
+  command
+      ->add_option("--yaml", arguments->yaml,
+                   "Also write the recommended list: a second configuration for tetrad train")
+      ->type_name("FILE");
+  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  set_examples(*command,
+               "  tetrad inspect run\n"
+               "  tetrad inspect run/checkpoints/step-300 --by block --budget 25 --yaml kept.yaml\n"
+               "  tetrad inspect bf16-run --precision nvfp4 --json");
+  command->callback([arguments, &action] {
+    action = [arguments] {
+      run(*arguments);
+      return ExitCode::ok;
+    };
+  });
+}
+
+}  // namespace tetrad::app

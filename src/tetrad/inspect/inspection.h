@@ -1,0 +1,71 @@
+#pragma once
+// What a 4-bit recipe loses in a model as it is now, layer by layer, and what it would gain to keep some
+// layers in BF16 or FP8: measured, not estimated.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tetrad/inspect/choice.h"
+#include "tetrad/inspect/levels.h"
+#include "tetrad/inspect/probes.h"
+
+namespace tetrad {
+
+struct InspectOptions {
+  bool by_block = false;
+  double budget = 0.15;  //!< fraction of the linear layers' FLOP in BF16; FP8 counts half
+  /// Passes that are done, and that there will be. May throw to stop.
+  std::function<void(std::int64_t done, std::int64_t total)> progress;
+};
+
+/// A set of kept layers, all together, against BF16.
+struct SetReport {
+  HighPrecisionConfig kept;
+  Estimate gradient_error;
+  Estimate loss;  //!< excess, in nats
+  Estimate cosine;
+  double bf16_share = 0;  //!< of the linear layers' FLOP
+  double fp8_share = 0;
+  double weight_bytes = 0;  //!< of the linear layers, each in the format of its forward pass
+
+  double cost() const { return bf16_share + kFp8Cost * fp8_share; }
+};
+
+struct UnitReport {
+  Unit unit;
+  Level now = Level::quantized;  //!< in today's set
+  Level suggested = Level::quantized;
+  Gain bf16;  //!< of keeping it alone, over nothing kept
+  std::optional<Gain> fp8;
+  std::optional<Gain> in_todays_set;  //!< what quantizing it would lose, if today's set keeps it
+  double bf16_bytes = 0;              //!< that its weights are larger by
+  double fp8_bytes = 0;
+};
+
+struct OperandReport {
+  OperandStats stats;            //!< as if nothing was kept
+  Level now = Level::quantized;  //!< of its layer, in today's set
+};
+
+struct Inspection {
+  std::string forward, backward;     //!< recipes
+  double reference_loss = 0;         //!< in BF16, nats
+  std::vector<OperandReport> worst;  //!< by SQNR, the lowest first
+  std::vector<std::string> layers;   //!< in the order of the model
+  std::vector<UnitReport> units;     //!< in the order of the model
+  SetReport nothing, today, suggested;
+  Gain gain;  //!< of the suggested set over today's
+  Verdict verdict = Verdict::keep_today;
+
+  const SetReport& recommended() const { return verdict == Verdict::keep_today ? today : suggested; }
+};
+
+/// The decoder holds the weights; `pass` says where in the run they are from (seed, step, progress). Throws
+/// Error (bad input) if nothing is quantized at that point.
+Inspection inspect(Decoder& decoder, const PrecisionConfig& precision, const ProbeData& data,
+                   const Pass& pass, const InspectOptions& options);
+
+}  // namespace tetrad
