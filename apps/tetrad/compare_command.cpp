@@ -133,10 +133,7 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const Chec
     if (!probes[i].recovery) return false;
     fmt::print(stderr, "{}: checks\n", comparison.plan.arms[i].name);
     LoadedModel model(folder / comparison.trials[i].folder, {}, context.backend);
-    std::vector<std::pair<std::string, std::string>> heldout;
-    for (const auto& [name, source] : configs[i].data.sources)
-      if (!source.heldout.empty()) heldout.emplace_back(name, source.heldout);
-    probes[i].checks = run_checks(model, heldout, checks);
+    probes[i].checks = run_checks(model, heldout_files(configs[i]), checks);
   }
   fs::remove(folder / "probes");
   return true;
@@ -245,6 +242,11 @@ void add_compare(CLI::App& app, Action& action) {
   command
       ->add_option("--resume", options->resume, "Go on with the comparison in this folder; --seeds may grow")
       ->type_name("DIR");
+  command
+      ->add_option(
+          "--choices", options->choices,
+          "Multiple-choice questions for every arm, one JSON object a line: question, choices, answer")
+      ->type_name("FILE.jsonl");
   command->add_option("--price", options->price, "Of the machine for an hour, for the price of tokens")
       ->check(CLI::PositiveNumber)
       ->type_name("AMOUNT");
