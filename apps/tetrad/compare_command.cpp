@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "benchmarks.h"
 #include "command.h"
 #include "config_arguments.h"
+#include "random_data.h"
 #include "tetrad/compare/report.h"
 #include "tetrad/compare/runner.h"
 #include "tetrad/config/config.h"
@@ -110,11 +112,23 @@ ReportContext make_context(const CompareOptions& options, Backend& backend) {
   return context;
 }
 
+/// The fastest large product. On a processor with instructions for BF16 that is ours, not the library's in
+/// f32.
 void measure_peak(Backend& backend, ReportContext& context) {
   const std::int64_t edge = bench::large_edge(backend);
-  bench::ReferenceProduct product(backend, edge, edge, edge);
-  context.peak_tflops = product.flop() / bench::Stopwatch(backend, 5).measure([&] { product(); }) / 1e12;
-  context.peak_name = fmt::format("{} of {}³, measured", product.name(), edge);
+  bench::ReferenceProduct library(backend, edge, edge, edge);
+  const auto measure = [&](const char* name, const std::function<void()>& product) {
+    const double tflops = library.flop() / bench::Stopwatch(backend, 5).measure(product) / 1e12;
+    if (tflops <= context.peak_tflops.value_or(0)) return;
+    context.peak_tflops = tflops;
+    context.peak_name = fmt::format("{} of {}³, measured", name, edge);
+  };
+  measure(library.name(), [&] { library(); });
+  if (backend.name() != "cpu") return;
+  const Tensor a = bench::random_tensor(backend, DType::bf16, edge, edge, 1);
+  const Tensor b = bench::random_tensor(backend, DType::bf16, edge, edge, 2);
+  Tensor out = backend.make_tensor(DType::bf16, edge, edge);
+  measure("BF16 product", [&] { backend.gemm(a.const_view(), b.const_view(), out.view()); });
 }
 
 /// False: stopped by a signal.
