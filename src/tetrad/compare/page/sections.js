@@ -450,12 +450,12 @@ function fillChecks(report) {
   const checks = new Map(arms.flatMap((arm) => listOf(arm.checks).map((check) => [check.name, check])));
   if (checks.size === 0) return note('No downstream check was run.');
   const units = new Set([...checks.values()].map((check) => check.unit));
-  note(['Of the first trial of each arm. In brackets, the difference from the reference.', ...Object.entries(UNITS)
+  note(['Of the first trial of each arm, with the number of questions. In brackets, the difference from the reference.', ...Object.entries(UNITS)
     .filter(([unit]) => units.has(unit)).map(([, meaning]) => meaning)].join(' '));
-  const columns = [{title: 'check'}, {title: 'unit', kind: 'exact'}, {title: 'questions', number: true},
+  const columns = [{title: 'check'}, {title: 'unit', kind: 'exact'},
                    ...arms.map((arm, index) => ({title: armName(index, arm), number: true}))];
   const rows = [...checks].map(([name, {unit, count}]) => ({
-    cells: [nameElement(name), nameElement(unit), write.whole(count), ...arms.map((arm) => checkCell(arm, name))]}));
+    cells: [nameElement(name), nameElement(isNumber(count) ? `${unit}, of ${write.whole(count)}` : unit), ...arms.map((arm) => checkCell(arm, name))]}));
   body.replaceChildren(dataTable('Each arm scored', columns, [rows]));
 }
 
