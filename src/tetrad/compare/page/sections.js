@@ -455,7 +455,7 @@ function fillChecks(report) {
   const columns = [{title: 'check'}, {title: 'unit', kind: 'exact'},
                    ...arms.map((arm, index) => ({title: armName(index, arm), number: true}))];
   const rows = [...checks].map(([name, {unit, count}]) => ({
-    cells: [nameElement(name), nameElement(isNumber(count) ? `${unit}, of ${write.whole(count)}` : unit), ...arms.map((arm) => checkCell(arm, name))]}));
+    cells: [nameElement(name), nameElement(isNumber(count) ? `${unit} (${write.whole(count)})` : unit), ...arms.map((arm) => checkCell(arm, name))]}));
   body.replaceChildren(dataTable('Each arm scored', columns, [rows]));
 }
 
