@@ -35,6 +35,7 @@ quickstart: build
 	@scripts/quickstart
 
 check-report:
+	@test -f quickstart/comparison/report.html || { echo "first run: make quickstart (it makes the report)" >&2; exit 2; }
 	@scripts/setup chromium:chromium python3:python3
 	@scripts/check-report quickstart/comparison/report.html --samples
 
