@@ -2,10 +2,11 @@
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup build test quickstart crosscheck study bench sanitize fuzz cuda test-gpu sanitize-gpu lint format clean
+.PHONY: help setup build test quickstart check-report crosscheck study bench sanitize fuzz cuda test-gpu sanitize-gpu lint format clean
 
 help:
 	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
+	@echo "make check-report  quickstart's report, and samples of what reports can hold, in Chromium (installs it)"
 	@echo "make test        install what is missing, build, and run all tests"
 	@echo "make build       build/tetrad (PRESET=portable for any processor)"
 	@echo "make crosscheck  beside the real readers: PyTorch, transformers, llama.cpp, lm-evaluation-harness and others (installs them, several GB)"
@@ -32,6 +33,11 @@ test: build
 
 quickstart: build
 	@scripts/quickstart
+
+check-report:
+	@test -f quickstart/comparison/report.html || { echo "first run: make quickstart (it makes the report)" >&2; exit 2; }
+	@scripts/setup chromium:chromium python3:python3
+	@scripts/check-report quickstart/comparison/report.html --samples
 
 bench: build
 	@build/tetrad bench quantize

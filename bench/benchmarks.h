@@ -74,4 +74,11 @@ class ReferenceProduct {
   Tensor a_, b_, out_;
 };
 
+struct Peak {
+  double tflops = 0;
+  std::string name;  //!< of the product
+};
+/// Of the fastest large product.
+Peak measure_peak(Backend& backend);
+
 }  // namespace tetrad::bench

@@ -1,7 +1,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,8 @@
 #include "benchmarks.h"
 #include "command.h"
 #include "config_arguments.h"
+#include "random_data.h"
+#include "tetrad/compare/probe_runner.h"
 #include "tetrad/compare/report.h"
 #include "tetrad/compare/runner.h"
 #include "tetrad/config/config.h"
@@ -109,71 +110,10 @@ ReportContext make_context(const CompareOptions& options, Backend& backend) {
   context.device = hardware_name(backend);
   context.threads = on_cpu ? thread_count() : 0;
   if (options.price > 0) context.price_per_hour = options.price;
+  const bench::Peak peak = bench::measure_peak(backend);
+  context.peak_tflops = peak.tflops;
+  context.peak_name = peak.name;
   return context;
-}
-
-void measure_peak(Backend& backend, ReportContext& context) {
-  const std::int64_t edge = bench::large_edge(backend);
-  bench::ReferenceProduct product(backend, edge, edge, edge);
-  context.peak_tflops = product.flop() / bench::Stopwatch(backend, 5).measure([&] { product(); }) / 1e12;
-  context.peak_name = fmt::format("{} of {}³, measured", product.name(), edge);
-}
-
-std::vector<CheckResult> check_arm(const Trial& trial, const fs::path& folder, const ChecksConfig& checks,
-                                   Backend& backend) {
-  LoadedModel model(folder / trial.folder, {}, backend);
-  std::vector<std::pair<std::string, std::string>> heldout;
-  for (const auto& [name, source] : trial.config.data.sources)
-    if (!source.heldout.empty()) heldout.emplace_back(name, source.heldout);
-  return run_checks(model, heldout, checks);
-}
-
-/// Checks were made, and with all the questions that are asked now.
-bool has_checks(const ArmProbes& probes, const ChecksConfig& checks) {
-  if (!probes.checks) return false;
-  return std::ranges::all_of(checks.choices, [&](const Quiz& quiz) {
-    return std::ranges::find(*probes.checks, quiz.name, &CheckResult::name) != probes.checks->end();
-  });
-}
-
-fs::path probes_file(const fs::path& folder, const NamedOverrides& arm) {
-  return folder / "runs" / arm.name / "probes.json";
-}
-
-/// What follows the runs, of each arm's first one, as far as it was not measured before. False: stopped by a
-/// signal.
-bool run_probes(const Comparison& comparison, const fs::path& folder, const std::set<std::string>& wanted,
-                const ChecksConfig& checks, const RunContext& context, std::vector<ArmProbes>& probes) {
-  const std::vector<NamedOverrides>& arms = comparison.plan.arms;
-  const auto keep = [&](std::size_t arm) { write_probes(probes_file(folder, arms[arm]), probes[arm]); };
-  const auto is_missing = [](const ArmProbes& arm) { return arm.gradients.empty(); };
-  if (wanted.contains("gradients") && std::ranges::any_of(probes, is_missing)) {
-    fmt::print(stderr, "gradients of all arms on the weights of {}\n", arms[0].name);
-    std::vector<Config> configs;
-    for (std::size_t i = 0; i < arms.size(); ++i) configs.push_back(comparison.trials[i].config);
-    const fs::path checkpoint = find_checkpoint(folder / comparison.trials[0].folder);
-    auto gradients = compare_gradients(checkpoint, configs, context.backend);
-    for (std::size_t i = 0; i < arms.size(); ++i) {
-      probes[i].gradients = std::move(gradients[i]);
-      keep(i);
-    }
-  }
-  for (std::size_t i = 0; i < arms.size(); ++i) {
-    const Trial& first = comparison.trials[i];
-    if (wanted.contains("recovery") && !probes[i].recovery) {
-      fmt::print(stderr, "{}: a bad step and an interruption\n", arms[i].name);
-      probes[i].recovery = test_recovery(first.config, folder / "probes" / arms[i].name, context);
-      if (!probes[i].recovery) return false;
-      keep(i);
-    }
-    if (wanted.contains("checks") && !has_checks(probes[i], checks)) {
-      fmt::print(stderr, "{}: checks\n", arms[i].name);
-      probes[i].checks = check_arm(first, folder, checks, context.backend);
-      keep(i);
-    }
-  }
-  fs::remove(folder / "probes");
-  return true;
 }
 
 /// Returns what it says: for a program, or in a line per arm.
@@ -233,10 +173,7 @@ ExitCode run(const CompareOptions& options) {
 
   const StopSignals signals;
   ReportContext context = make_context(options, backend);
-  std::vector<ArmProbes> probes;
-  for (const NamedOverrides& arm : definition.plan.arms)
-    probes.push_back(read_probes(probes_file(folder, arm)));
-  measure_peak(backend, context);
+  std::vector<ArmProbes> probes = probes_so_far(comparison, folder);
   const auto report = [&] { return write_report(comparison, folder, probes, context, options.json); };
   const RunContext runs{kBuildId, backend, signals};
   const std::set<std::string> wanted(options.probes.begin(), options.probes.end());
@@ -285,9 +222,9 @@ void add_compare(CLI::App& app, Action& action) {
       ->add_option("--resume", options->resume, "Go on with the comparison in this folder; --seeds may grow")
       ->type_name("DIR");
   command
-      ->add_option("--choices", options->choices,
-                   "Multiple-choice questions that every arm answers: a JSON object per line with question, "
-                   "choices and answer")
+      ->add_option(
+          "--choices", options->choices,
+          "Multiple-choice questions for every arm, one JSON object a line: question, choices, answer")
       ->allow_extra_args(false)
       ->type_name("FILE.jsonl");
   command->add_option("--price", options->price, "Of the machine for an hour, for the price of tokens")

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "model_commands.h"
+#include "tetrad/eval/checks.h"
 #include "tetrad/eval/evaluation.h"
+#include "tetrad/report/text.h"
 
 namespace tetrad::app {
 namespace {
@@ -13,14 +16,15 @@ namespace {
 struct EvalOptions {
   ModelOptions model;
   std::vector<std::string> data;
+  std::vector<std::string> choices;
+  bool checks = false;
   std::int64_t sequences = 0;
   std::int64_t batch = 8;
   std::int64_t sequence = 0;
   bool json = false;
 };
 
-void run(const EvalOptions& options) {
-  LoadedModel model = load_model(options.model, options.batch, options.sequence);
+nlohmann::json evaluate_data(LoadedModel& model, const EvalOptions& options) {
   nlohmann::json results = nlohmann::json::object();
   for (const std::string& name : options.data) {
     const TokenSequences data(name, model.sequence(), name);
@@ -38,20 +42,82 @@ void run(const EvalOptions& options) {
     if (result.excess_nats) fmt::print(", {:+.4f} nats over the true entropy", *result.excess_nats);
     fmt::print(" ({} tokens)\n", result.tokens);
   }
-  if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"checkpoint", model.path().string()}, {"data", results}}.dump());
+  return results;
+}
+
+/// What --checks reads: the data that was named, or what the run itself held out.
+NamedFiles data_to_check(const LoadedModel& model, const EvalOptions& options) {
+  NamedFiles files;
+  if (!options.checks) return files;
+  for (const std::string& name : options.data) files.emplace_back(name, name);
+  if (files.empty()) files = heldout_files(model.config());
+  TETRAD_CHECK(!files.empty(), "{} was trained without held-out data: name some with --data",
+               options.model.checkpoint);
+  return files;
+}
+
+void print_checks(const std::vector<CheckResult>& checks) {
+  if (checks.empty()) {
+    fmt::print("no checks: they need text and the model's tokenizer, or synthetic arithmetic or recall\n");
+    return;
+  }
+  const auto shown = [](const CheckResult& check) { return printable(check.name); };
+  std::size_t width = 5;
+  for (const CheckResult& check : checks) width = std::max(width, character_count(shown(check)));
+  fmt::print("{:<{}}     value  {:<8}  questions\n", "check", width, "unit");
+  for (const CheckResult& check : checks) {
+    const std::size_t padding = width - character_count(shown(check));
+    fmt::print("{}{:{}}  {:>8.4f}  {:<8}  {:>9}\n", shown(check), "", padding, check.value, check.unit,
+               check.count);
+  }
+}
+
+nlohmann::json checks_json(const std::vector<CheckResult>& checks) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const CheckResult& check : checks)
+    list.push_back(
+        {{"name", check.name}, {"value", check.value}, {"unit", check.unit}, {"count", check.count}});
+  return list;
+}
+
+void run(const EvalOptions& options) {
+  const bool has_checks = options.checks || !options.choices.empty();
+  TETRAD_CHECK(has_checks || !options.data.empty(),
+               "tell what to evaluate: --data NAME, --choices FILE.jsonl or --checks");
+  ChecksConfig config;
+  if (options.sequences > 0) config.sequences = options.sequences;
+  for (const std::string& file : options.choices) config.choices.push_back(read_questions(file));
+  LoadedModel model = load_model(options.model, options.batch, options.sequence);
+  const NamedFiles files = data_to_check(model, options);
+  nlohmann::json result = {{"checkpoint", model.path().string()}, {"data", evaluate_data(model, options)}};
+  if (has_checks) {
+    const std::vector<CheckResult> checks = run_checks(model, files, config);
+    result["checks"] = checks_json(checks);
+    if (!options.json) print_checks(checks);
+  }
+  if (options.json) fmt::print("{}\n", result.dump());
 }
 
 }  // namespace
 
 void add_eval(CLI::App& app, Action& action) {
   auto options = std::make_shared<EvalOptions>();
-  CLI::App* command = app.add_subcommand("eval", "Loss, perplexity and bits per byte of a checkpoint");
+  CLI::App* command = app.add_subcommand(
+      "eval", "Loss, perplexity and bits per byte of a checkpoint, and checks of what it can do");
   add_model_options(*command, options->model);
   command->add_option("--data", options->data, "Token files (NAME of NAME.bin and NAME.idx)")
-      ->required()
       ->type_name("NAME");
-  command->add_option("--sequences", options->sequences, "How many sequences of each; 0 = all")
+  command
+      ->add_option("--choices", options->choices,
+                   "Multiple-choice questions, one JSON object a line: question, choices, answer")
+      ->type_name("FILE.jsonl");
+  command->add_flag(
+      "--checks", options->checks,
+      "Brackets and names in code, recall by length and depth, arithmetic by carries: on --data, "
+      "or else on what the run held out");
+  command
+      ->add_option("--sequences", options->sequences,
+                   "How many sequences of each token file; 0 = all, and 32 for --checks")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--sequence", options->sequence, "Tokens of a sequence; 0 = as in training")
       ->check(CLI::NonNegativeNumber);
@@ -61,7 +127,9 @@ void add_eval(CLI::App& app, Action& action) {
   command->add_flag("--json", options->json, "One JSON object on stdout");
   set_examples(*command,
                "  tetrad eval run --data data/code-heldout\n"
-               "  tetrad eval run/checkpoints/step-300 --data data/code-heldout --precision bf16 --json");
+               "  tetrad eval run/checkpoints/step-300 --data data/code-heldout --precision bf16 --json\n"
+               "  tetrad eval run --checks\n"
+               "  tetrad eval run --choices questions.jsonl --json");
   command->callback([options, &action] {
     action = [options] {
       run(*options);

@@ -349,6 +349,66 @@ TEST_F(Training, ACheckpointCanBeUsed) {
   }
   // Synthetic tokens are no text.
   EXPECT_EQ(run_tetrad({"generate", folder_.file("run"), "--prompt", "x"}).exit_code, 2);
+  write_file(folder_ / "quiz.jsonl", R"({"question": "q", "choices": ["a", "b"], "answer": 0})");
+  EXPECT_EQ(run_tetrad({"eval", folder_.file("run"), "--choices", folder_.file("quiz.jsonl")}).exit_code, 2);
+  const Outcome nothing = run_tetrad({"eval", folder_.file("run"), "--checks"});
+  EXPECT_EQ(nothing.exit_code, 0) << nothing.err;
+  EXPECT_NE(nothing.out.find("no checks"), std::string::npos) << nothing.out;
+}
+
+TEST_F(Training, ChecksOfACheckpoint) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "call(" + std::to_string(i * 7919 % 1000) + ");\n";
+  write_file(folder_ / "text.txt", text);
+  const std::string source = folder_.file("text");
+  ASSERT_EQ(
+      run_tetrad({"data", "prepare", folder_.file("text.txt"), "-o", source, "--heldout", "0.2"}).exit_code,
+      0);
+  const Outcome trained =
+      run_tetrad(arguments(kLlama, "bf16", "run",
+                           {"model.vocab=256", "data.phases=[]", "data.tokenizer=bytes",
+                            "data.sources={text: {path: " + source + ", heldout: " + source + "-heldout}}"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto eval = [&](const Words& more) {
+    Words words = {"eval", folder_.file("run"), "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run_tetrad(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  // Without --data, on what the run held out: 32 bytes hold brackets, but no fact and its question.
+  const nlohmann::json own = eval({"--checks"});
+  EXPECT_TRUE(own["data"].empty());
+  ASSERT_EQ(own["checks"].size(), 1U);
+  EXPECT_EQ(own["checks"][0]["name"], "text: closing brackets");
+  EXPECT_EQ(own["checks"][0]["unit"], "accuracy");
+  EXPECT_GT(own["checks"][0]["count"], 20);
+  EXPECT_EQ(eval({"--checks", "--sequences", "2"})["checks"][0]["count"], 6);
+  const nlohmann::json named = eval({"--checks", "--data", source, "--sequence", "128"});
+  EXPECT_GT(named["data"][source]["loss"], 0);
+  EXPECT_EQ(named["checks"][0]["name"], source + ": closing brackets");
+  EXPECT_EQ(named["checks"].back()["name"], source + ": fact at 90 % of 128 tokens");
+
+  // Of two choices the model takes one: with the other as the answer, it is wrong.
+  const auto accuracy = [&](int answer) {
+    write_file(folder_ / "quiz.jsonl", R"({"question": "call(", "choices": ["1);", "x y"], "answer": )" +
+                                           std::to_string(answer) + "}\n");
+    const nlohmann::json result = eval({"--choices", folder_.file("quiz.jsonl")});
+    EXPECT_EQ(result["checks"].size(), 3U);
+    EXPECT_EQ(result["checks"][0]["name"], "quiz");
+    return result["checks"][0]["value"].get<double>();
+  };
+  EXPECT_EQ(accuracy(0) + accuracy(1), 1);
+  const Outcome table = run_tetrad({"eval", folder_.file("run"), "--choices", folder_.file("quiz.jsonl")});
+  EXPECT_NE(table.out.find("quiz, calibration"), std::string::npos) << table.out;
+
+  const Outcome idle = run_tetrad({"eval", folder_.file("run")});
+  EXPECT_EQ(idle.exit_code, 2);
+  EXPECT_NE(idle.err.find("--checks"), std::string::npos) << idle.err;
+  write_file(folder_ / "bad.jsonl", "\n{\"question\": 1}\n");
+  const Outcome bad = run_tetrad({"eval", folder_.file("run"), "--choices", folder_.file("bad.jsonl")});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_NE(bad.err.find("bad.jsonl:2"), std::string::npos) << bad.err;
 }
 
 TEST_F(Training, TextIsGeneratedFromItsSeed) {
@@ -358,9 +418,10 @@ TEST_F(Training, TextIsGeneratedFromItsSeed) {
   ASSERT_EQ(run_tetrad({"data", "prepare", folder_.file("text.txt"), "-o", folder_.file("text")}).exit_code,
             0);
   const std::string source = folder_.file("text");
-  const Outcome trained = run_tetrad(arguments(
-      kLlama, "nvfp4", "run",
-      {"model.vocab=256", "data.sources={text: " + source + "}", "data.phases=[]", "data.tokenizer=bytes"}));
+  const Outcome trained =
+      run_tetrad(arguments(kLlama, "nvfp4", "run",
+                           {"model.vocab=256", "data.sources={text: " + source + ", a: {heldout: ''}}",
+                            "data.phases=[]", "data.tokenizer=bytes"}));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const auto generate = [&](const Words& more) {
     Words words = {"generate", folder_.file("run"), "--prompt", "the ", "--tokens", "20", "--json"};
@@ -372,6 +433,9 @@ TEST_F(Training, TextIsGeneratedFromItsSeed) {
   EXPECT_EQ(generate({"--seed", "1"}), generate({"--seed", "1"}));
   EXPECT_NE(generate({"--seed", "1"}), generate({"--seed", "2"}));
   EXPECT_EQ(generate({"--temperature", "0", "--seed", "1"}), generate({"--temperature", "0", "--seed", "2"}));
+  const Outcome checks = run_tetrad({"eval", folder_.file("run"), "--checks"});
+  EXPECT_EQ(checks.exit_code, 2) << "it held nothing out";
+  EXPECT_NE(checks.err.find("--data"), std::string::npos) << checks.err;
 }
 
 TEST_F(Training, ADryRunShowsEveryGemmAndTrainsNothing) {

@@ -42,6 +42,8 @@ MUTANTS = [
     ("a map of something else", "study", "quantizer", "const value = cell[metric.key];", "const value = cell.saturated;"),
     ("a map upside down", "study", "quantizer", "metric.lowIsBad && high > low ? 1 - share : share", "share"),
     ("a map with rows and columns mixed up", "study", "quantizer", "Math.floor((event.clientY - box.top) / HeatMap.ROW)", "0"),
+    ("a device that is never busy", "study", "cost", "(cost) => cost.device_busy", "() => 0"),
+    ("nothing said of what is missing", "quickstart", "cost", "...missingText(missing)", "null"),
     ("no dark theme", "quickstart", "themes", "color-scheme: light dark;", "color-scheme: light;"),
     ("text that is hard to read", "quickstart", "themes", "--muted: light-dark(#566070,", "--muted: light-dark(#a6b0c0,"),
     ("a table wider than a phone", "study", "phone", ".wide { overflow-x: auto;", ".wide { overflow-x: visible;"),

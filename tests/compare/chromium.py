@@ -42,7 +42,7 @@ class Browser:
         os.dup2(child_in, 3)
         os.dup2(child_out, 4)
         options = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}/profile", "--no-first-run",
-                   "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
+                   "--disable-gpu", "--disable-frame-rate-limit", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
                    "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US"]
         if os.geteuid() == 0:  # the sandbox refuses to run as root, which is what containers of CI are
             options.append("--no-sandbox")

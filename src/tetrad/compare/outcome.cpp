@@ -161,21 +161,26 @@ std::optional<double> relative_tokens(const RunMetrics& reference, const RunMetr
 
 std::vector<SourceOutcome> compare_sources(const ArmOutcome& reference, const ArmOutcome& arm,
                                            const ComparePlan& plan) {
-  std::map<std::string, SourceOutcome> sources;
-  std::map<std::string, std::vector<double>> losses;
+  struct Values {
+    std::vector<double> losses, bits_per_byte, excess_nats;
+  };
+  std::map<std::string, Values> sources;
   for (const TrialOutcome& trial : arm.trials) {
     for (const auto& [name, points] : trial.metrics.evals) {
       if (points.empty() || !std::isfinite(points.back().loss)) continue;
-      SourceOutcome& source = sources[name];
-      source.source = name;
-      source.bits_per_byte = points.back().bits_per_byte;
-      source.excess_nats = points.back().excess_nats;
-      losses[name].push_back(points.back().loss);
+      Values& values = sources[name];
+      values.losses.push_back(points.back().loss);
+      if (points.back().bits_per_byte) values.bits_per_byte.push_back(*points.back().bits_per_byte);
+      if (points.back().excess_nats) values.excess_nats.push_back(*points.back().excess_nats);
     }
   }
   std::vector<SourceOutcome> result;
-  for (auto& [name, source] : sources) {
-    source.loss = mean(losses[name]);
+  for (const auto& [name, values] : sources) {
+    SourceOutcome source;
+    source.source = name;
+    source.loss = mean(values.losses);
+    if (!values.bits_per_byte.empty()) source.bits_per_byte = mean(values.bits_per_byte);
+    if (!values.excess_nats.empty()) source.excess_nats = mean(values.excess_nats);
     const Pairs pairs = make_pairs(
         reference, arm, [&of = source.source](const RunMetrics& run) { return last_loss(run, of); });
     source.gap = measure_gap(pairs.percent(), plan.margin, plan.alpha);

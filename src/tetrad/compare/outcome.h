@@ -28,7 +28,7 @@ struct SourceOutcome {
   double loss = 0;  //!< mean over the arm's runs
   PairedGap gap;    //!< percent
   double gap_nats = 0;
-  std::optional<double> bits_per_byte;
+  std::optional<double> bits_per_byte;  //!< this and the next: means too
   std::optional<double> excess_nats;
 };
 

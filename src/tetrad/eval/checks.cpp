@@ -5,8 +5,14 @@
 
 namespace tetrad {
 
-std::vector<CheckResult> run_checks(LoadedModel& model,
-                                    const std::vector<std::pair<std::string, std::string>>& heldout,
+NamedFiles heldout_files(const Config& config) {
+  NamedFiles files;
+  for (const auto& [name, source] : config.data.sources)
+    if (!source.heldout.empty()) files.emplace_back(name, source.heldout);
+  return files;
+}
+
+std::vector<CheckResult> run_checks(LoadedModel& model, const NamedFiles& heldout,
                                     const ChecksConfig& config) {
   const Pass pass = model.pass();
   const Scorer scorer = [&](std::span<const std::int32_t> tokens) {

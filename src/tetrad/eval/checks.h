@@ -16,9 +16,13 @@ struct ChecksConfig {
   std::int64_t recall_trials = 8;  //!< texts with a fact in them, of each length and place
 };
 
-/// `heldout`: token files by the name of their source.
-std::vector<CheckResult> run_checks(LoadedModel& model,
-                                    const std::vector<std::pair<std::string, std::string>>& heldout,
+/// Token files with the names that results are told under.
+using NamedFiles = std::vector<std::pair<std::string, std::string>>;
+
+/// What a run held out, by source.
+NamedFiles heldout_files(const Config& config);
+
+std::vector<CheckResult> run_checks(LoadedModel& model, const NamedFiles& heldout,
                                     const ChecksConfig& config);
 
 }  // namespace tetrad

@@ -221,7 +221,7 @@ function curvesCsv(report) {
 }
 
 /** Every single number of an arm as [name, value], e.g. cost.tokens_per_s or heldout.code.loss. */
-function numbersOf(arm) {
+function numbersOf(arm, reference) {
   const numbers = [];
   const add = (prefix, object, skip = []) => {
     for (const [key, value] of Object.entries(object ?? {})) {
@@ -243,14 +243,17 @@ function numbersOf(arm) {
   for (const check of listOf(arm.checks)) add(`checks.${check.name}`, check, ['name']);
   add('gradient', arm.gradient);
   add('cost', arm.cost);
-  numbers.push(['cost.time_to_reference_loss', timeToReferenceLoss(arm)]);
+  numbers.push(['cost.time_to_reference_loss', timeToReferenceLoss(arm)],
+               ['cost.energy_to_reference_loss', energyToReferenceLoss(arm, reference)]);
   add('recovery', arm.recovery);
   return numbers;
 }
 
 /** A row for each arm; the columns are the union of what the arms have, in the order met. */
 function tableCsv(report) {
-  const rows = listOf(report.arms).map((arm) => new Map([['arm', arm.name], ['description', arm.description], ...numbersOf(arm)]));
+  const reference = listOf(report.arms).find((arm) => arm.is_reference);
+  const rows = listOf(report.arms).map(
+    (arm) => new Map([['arm', arm.name], ['description', arm.description], ...numbersOf(arm, reference)]));
   const columns = [...new Set(rows.flatMap((row) => [...row.keys()]))];
   return csvText([columns, ...rows.map((row) => columns.map((column) => row.get(column)))]);
 }
@@ -262,8 +265,14 @@ function quantizerCsv(report) {
   return csvText([['arm', 'step', ...columns], ...rows]);
 }
 
-/** Relative time, and with it money and energy at equal power, until the reference's final loss is reached. */
+/** Relative time, and with it money, until the reference's final loss is reached. */
 function timeToReferenceLoss(arm) {
   const {tokens_to_reference_loss: tokens, speed} = arm.cost ?? {};
   return isNumber(tokens) && isNumber(speed) && speed > 0 ? tokens / speed : null;
+}
+/** Relative energy until the reference's final loss is reached. */
+function energyToReferenceLoss(arm, reference) {
+  const {tokens_to_reference_loss: tokens, joules_per_token: joules} = arm.cost ?? {};
+  const base = reference?.cost?.joules_per_token;
+  return isNumber(tokens) && isNumber(joules) && isNumber(base) && base > 0 ? (tokens * joules) / base : null;
 }

@@ -12,11 +12,11 @@ function factsOf(report) {
   const device = [hardware?.backend, hardware?.threads ? plural(hardware.threads, 'thread') : null].filter(Boolean).join(', ');
   const batch = isNumber(training?.batch) && isNumber(training?.sequence);
   const shape = [batch ? `${training.batch} × ${training.sequence} per step` : null,
-                 isNumber(training?.steps) ? `${write.whole(training.steps)} steps` : null].filter(Boolean).join(', ');
+                 isNumber(training?.steps) ? `${write.whole(training.steps)} steps` : null];
   return [
     ['Model', model?.name, [patternText(model?.pattern), isNumber(model?.vocab) ? `vocabulary ${write.whole(model.vocab)}` : null]],
     ['Parameters', write.count(model?.parameters), []],
-    ['Tokens per trial', write.count(training?.tokens), [shape]],
+    ['Tokens per trial', write.count(training?.tokens), shape],
     ['Schedule', training?.schedule, [isNumber(training?.lr) ? `peak rate ${write.digits(training.lr)}` : null]],
     ['Hardware', hardware?.device, [device]],
     ['Build', report.build, [dateText(report.created)]],
@@ -38,9 +38,9 @@ function fillHead(report) {
   document.getElementById('summary').textContent = summaryText(report);
   document.getElementById('notices').replaceChildren(...[trialNotice(report)].filter(Boolean));
   document.getElementById('facts').replaceChildren(...factsOf(report).map(([name, value, more]) => {
-    const detail = more.filter(Boolean).join(', ');
+    const details = more.filter(Boolean).map((detail) => html('span', {class: 'name detail'}, detail));
     return html('div', {}, html('dt', {}, name), html('dd', {}, value === null || value === undefined || value === ''
-      ? unavailable() : nameElement(value), detail ? html('span', {class: 'name detail'}, detail) : null));
+      ? unavailable() : nameElement(value), ...details));
   }));
 }
 
@@ -72,7 +72,8 @@ function lossRange(curves, x, cutsBeginning) {
   if (values.length === 0) return {low: 0, high: 1};
   const start = curves.reduce((most, {ys}) => Math.max(most, ys.find((value) => !Number.isNaN(value)) ?? -Infinity), -Infinity);
   const high = cutsBeginning ? quantile(values, 0.97) : values.at(-1);
-  return padded(values[0], Math.max(Math.min(high, start), values[0]));
+  const range = padded(values[0], Math.max(Math.min(high, start), values[0]));
+  return {...range, isCut: range.high < values.at(-1)};
 }
 function gapRange(curves, x, margin, cutsBeginning) {
   const values = valuesFrom(curves, cutsBeginning ? Math.max(x.low, 0.05 * x.high) : x.low);
@@ -185,14 +186,15 @@ class Curves {
     const cutsBeginning = !choice.log && choice.from === 0 && choice.source === null;
     const range = lossRange(healthyFirst(series.flatMap((one) => one.trials)), x, cutsBeginning);
     this.loss.show({
-      series, x, caption: this.lossCaption(choice, series), dots: choice.source !== null, empty: 'No loss is known here.',
+      series, x, caption: this.lossCaption(choice, series, range.isCut), dots: choice.source !== null, empty: 'No loss is known here.',
       hidden: 'Every arm is hidden.',
       y: {...range, format: write.loss, tick: (value, decimals) => write.fixed(Math.max(1, decimals))(value)}});
   }
-  lossCaption(choice, series) {
+  lossCaption(choice, series, isCut) {
     const parts = [`nats per token${choice.source === null ? ' on the training data' : `, held out from ${short(choice.source)}`}`];
     if (series.some((one) => one.total > 1)) parts.push('thick: mean of the trials', `band: ${this.bandText(series)}`);
     if (series.some((one) => one.counts.some((count) => count < one.total))) parts.push('dotted: not all trials');
+    if (isCut) parts.push('higher losses are cut off');
     if (series.some((one) => one.endings?.length)) parts.push('✕ diverged');
     if (series.some((one) => one.events?.length)) parts.push('▾ an event');
     return parts.join(' · ');

@@ -144,7 +144,8 @@ function verdictCard(arm, index, report, reach) {
     isNumber(verdict.gap_percent) && judges ? forestPlot(verdict, report.margin_percent, reach) : null,
     numbers.length ? html('dl', {class: 'key'}, ...numbers.map(
       ([value, name]) => html('div', {}, html('dt', {}, name), html('dd', {}, value)))) : null,
-    verdict.text && kind !== 'reference' ? html('p', {class: 'exact name'}, verdict.text.replaceAll(' %', '\u00a0%')) : null,
+    verdict.text && kind !== 'reference' ? html('p', {class: 'exact name'},
+      verdict.text.replaceAll(' %', '\u00a0%').replace(/(?<=^|[ (])-(?=\d)/g, '−')) : null,
     kind === 'reference' || !arm.verdict ? null : statistics(arm, report));
 }
 
@@ -161,36 +162,38 @@ function fillVerdicts(report) {
 function summaryText(report) {
   const others = listOf(report.arms).filter((arm) => kindOf(arm) !== 'reference');
   if (others.length === 0) return 'Only the reference is here: nothing was compared with it.';
+  const [reference, margin] = [short(report.reference), write.margin(report.margin_percent) ?? 'a margin'];
   const phrases = {
-    equivalent: ['is equivalent to', 'are equivalent to'], better: ['is better than', 'are better than'],
-    worse: ['is worse than', 'are worse than'], diverged: ['diverged', 'diverged'], undecided: ['is undecided', 'are undecided'],
+    equivalent: [`is equivalent to ${reference}, within ${margin}`, `are equivalent to ${reference}, within ${margin}`],
+    better: [`is better than ${reference}`, `are better than ${reference}`],
+    worse: [`is worse than ${reference}`, `are worse than ${reference}`], diverged: ['diverged', 'diverged'],
+    undecided: [`is undecided: within ${margin} of ${reference} or not`, `are undecided: within ${margin} of ${reference} or not`],
   };
   const parts = Object.entries(phrases).flatMap(([kind, [one, many]]) => {
     const names = others.filter((arm) => kindOf(arm) === kind).map((arm) => short(arm.name));
     if (names.length === 0) return [];
     const subject = names.length > 3 ? `${names.length} arms` : joined(names);
-    const object = ['equivalent', 'better', 'worse'].includes(kind) ? ` ${short(report.reference)}` : '';
-    return [`${subject} ${names.length === 1 ? one : many}${object}`];
+    return [`${subject} ${names.length === 1 ? one : many}`];
   });
   return `${parts.join('; ')}.`;
 }
 
 // ---- Stability
 
-function boundText({count, of, bound} = {}) {
+function boundText({count, of, bound}, alpha) {
   if (!of) return 'No trial has ended yet, so nothing is known.';
   const seen = of === 1 ? `The only trial ${count === 0 ? 'did not diverge' : 'diverged'}.`
     : `${count === 0 ? 'None' : count} of ${of} trials diverged.`;
   if (!isNumber(bound)) return seen;
   return bound >= 0.9995 ? `${seen} That sets no limit to how often such a training diverges.`
-    : `${seen} At 95\u00a0% confidence, at most ${write.share(Number(bound.toPrecision(2)))} of such trainings would.`;
+    : `${seen} At ${write.share(1 - alpha)} confidence, at most ${write.share(Number(bound.toPrecision(2)))} of such trainings would.`;
 }
 function fillStability(report) {
   const {body, note} = sectionOf('stability');
   const arms = listOf(report.arms);
   note('Few trials cannot show that a training never diverges; the bound says how much they leave open.');
   const rows = arms.map((arm, index) => ({cells: [
-    armName(index, arm), boundText(arm.divergences ?? {}), write.whole(arm.spikes?.count),
+    armName(index, arm), boundText(arm.divergences ?? {}, report.alpha ?? 0.05), write.whole(arm.spikes?.count),
     write.digits(arm.spikes?.per_million_tokens), write.whole(arm.skipped_steps)]}));
   body.replaceChildren(dataTable('Divergences, spikes of the loss and skipped steps', [
     {title: 'arm'}, {title: 'divergence', kind: 'words'}, {title: 'spikes', number: true},
@@ -354,19 +357,29 @@ function fillGradients(report) {
 
 // ---- Cost
 
+const PRICE = 'price per million tokens';
 const COSTS = [
   {title: 'tokens/s', get: (cost) => cost.tokens_per_s, write: write.count, best: 'high'},
   {title: 'speed', get: (cost) => cost.speed, write: write.ratio, best: 'high'},
   {title: 'TFLOP/s', get: (cost) => cost.tflops, write: write.digits, best: 'high'},
-  {title: 'utilisation', get: (cost) => cost.utilisation, write: write.share, best: 'high'},
+  {title: 'FLOP utilisation', get: (cost) => cost.utilisation, write: write.share, best: 'high'},
+  {title: 'device busy', get: (cost) => cost.device_busy, write: write.share, best: 'high'},
   {title: 'memory', get: (cost) => cost.memory_bytes, write: write.bytes, best: 'low'},
   {title: 'checkpoint time', get: (cost) => cost.checkpoint_seconds, write: write.seconds, best: 'low'},
   {title: 'checkpoint size', get: (cost) => cost.checkpoint_bytes, write: write.bytes, best: 'low'},
   {title: 'J/token', get: (cost) => cost.joules_per_token, write: write.digits, best: 'low'},
-  {title: 'price per million tokens', get: (cost) => cost.price_per_million_tokens, write: write.digits, best: 'low'},
+  {title: PRICE, get: (cost) => cost.price_per_million_tokens, write: write.digits, best: 'low'},
   {title: 'tokens to equal loss', get: (cost) => cost.tokens_to_reference_loss, write: write.ratio, best: 'low'},
   {title: 'time to equal loss', get: (cost, arm) => timeToReferenceLoss(arm), write: write.ratio, best: 'low'},
+  {title: 'energy to equal loss', get: (cost, arm, reference) => energyToReferenceLoss(arm, reference), write: write.ratio,
+   best: 'low'},
 ];
+/** What each missing column needs, in the words of a sentence; a price is no measurement. */
+function missingText(titles) {
+  const measured = titles.filter((title) => title !== PRICE);
+  return [measured.length ? `Not measured on this machine: ${joined(measured)}.` : null,
+          measured.length < titles.length ? 'No price of the machine was given (--price).' : null];
+}
 /** Marked only where the arms differ: the best of equals is nothing. */
 function bestOf(values, direction) {
   const known = values.filter(isNumber);
@@ -376,17 +389,20 @@ function bestOf(values, direction) {
 function fillCost(report) {
   const {body, note} = sectionOf('cost');
   const arms = listOf(report.arms);
-  const columns = COSTS.map((column) => ({...column, values: arms.map((arm) => column.get(arm.cost ?? {}, arm) ?? null)}));
+  const reference = arms.find((arm) => arm.is_reference) ?? arms[0];
+  const columns = COSTS.map((column) => ({
+    ...column, values: arms.map((arm) => column.get(arm.cost ?? {}, arm, reference) ?? null)}));
   const known = columns.filter((column) => column.values.some(isNumber));
-  if (known.length === 0) return note('No cost was measured.');
+  if (known.length === 0) return note('The cost was not measured.');
   const missing = columns.filter((column) => !column.values.some(isNumber)).map((column) => column.title);
   const peaks = [...new Set(arms.map((arm) => arm.cost?.peak_name).filter(Boolean))];
   const sentences = [
-    `Speed, tokens and time to equal loss are relative to ${short(report.reference)}: tokens to equal loss is the budget that ` +
-      'reaches its final loss, time to equal loss is that divided by the speed.',
-    peaks.length ? `Utilisation is the share of ${joined(peaks.map(short))}.` : null,
+    `Speed and what it takes to equal loss are relative to ${short(report.reference)}: tokens to equal loss is the budget that ` +
+      'reaches its final loss, time to equal loss (and with it the price) is that divided by the speed.',
+    peaks.length ? `FLOP utilisation is the model's TFLOP/s beside those of this machine (${joined(peaks.map(short))}).` : null,
+    known.some((column) => column.title === 'device busy') ? 'Device busy is the share of time with work on the device.' : null,
     'Underlined is the best of a column.',
-    missing.length ? `Unavailable here: ${joined(missing)}.` : null,
+    ...missingText(missing),
   ];
   note(sentences.filter(Boolean).join(' '));
   const best = known.map((column) => bestOf(column.values, column.best));
@@ -416,6 +432,10 @@ function fillRecovery(report) {
     {title: 'arm'}, {title: 'after a NaN', kind: 'words'}, {title: 'after a resume', kind: 'words'}], [rows]));
 }
 
+const UNITS = {
+  nats: 'Nats: how much likelier each token of an answer becomes when the text before it tells the fact; zero is no recall.',
+  ECE: 'ECE: mean difference between confidence and accuracy; zero is calibrated.',
+};
 function checkCell(arm, name) {
   const check = listOf(arm.checks).find((one) => one.name === name);
   if (!check || !isNumber(check.value)) return null;
@@ -427,13 +447,15 @@ function checkCell(arm, name) {
 function fillChecks(report) {
   const {body, note} = sectionOf('checks');
   const arms = listOf(report.arms);
-  const checks = new Map(arms.flatMap((arm) => listOf(arm.checks).map((check) => [check.name, check.unit])));
+  const checks = new Map(arms.flatMap((arm) => listOf(arm.checks).map((check) => [check.name, check])));
   if (checks.size === 0) return note('No downstream check was run.');
-  note('In brackets, the difference from the reference.');
+  const units = new Set([...checks.values()].map((check) => check.unit));
+  note(['Of the first trial of each arm, with the number of questions. In brackets, the difference from the reference.', ...Object.entries(UNITS)
+    .filter(([unit]) => units.has(unit)).map(([, meaning]) => meaning)].join(' '));
   const columns = [{title: 'check'}, {title: 'unit', kind: 'exact'},
                    ...arms.map((arm, index) => ({title: armName(index, arm), number: true}))];
-  const rows = [...checks].map(([name, unit]) => ({
-    cells: [nameElement(name), nameElement(unit), ...arms.map((arm) => checkCell(arm, name))]}));
+  const rows = [...checks].map(([name, {unit, count}]) => ({
+    cells: [nameElement(name), nameElement(isNumber(count) ? `${unit} (${write.whole(count)})` : unit), ...arms.map((arm) => checkCell(arm, name))]}));
   body.replaceChildren(dataTable('Each arm scored', columns, [rows]));
 }
 

@@ -1,0 +1,75 @@
+#include "tetrad/compare/probe_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tetrad/eval/loaded_model.h"
+
+namespace tetrad {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<CheckResult> check_arm(const Trial& trial, const fs::path& folder, const ChecksConfig& checks,
+                                   Backend& backend) {
+  LoadedModel model(folder / trial.folder, {}, backend);
+  return run_checks(model, heldout_files(trial.config), checks);
+}
+
+/// Checks were made, and with all the questions that are asked now.
+bool has_checks(const ArmProbes& probes, const ChecksConfig& checks) {
+  if (!probes.checks) return false;
+  return std::ranges::all_of(checks.choices, [&](const Quiz& quiz) {
+    return std::ranges::find(*probes.checks, quiz.name, &CheckResult::name) != probes.checks->end();
+  });
+}
+
+fs::path probes_file(const fs::path& folder, const NamedOverrides& arm) {
+  return folder / "runs" / arm.name / "probes.json";
+}
+
+}  // namespace
+
+std::vector<ArmProbes> probes_so_far(const Comparison& comparison, const fs::path& folder) {
+  std::vector<ArmProbes> probes;
+  for (const NamedOverrides& arm : comparison.plan.arms)
+    probes.push_back(read_probes(probes_file(folder, arm)));
+  return probes;
+}
+
+bool run_probes(const Comparison& comparison, const fs::path& folder, const std::set<std::string>& wanted,
+                const ChecksConfig& checks, const RunContext& context, std::vector<ArmProbes>& probes) {
+  const std::vector<NamedOverrides>& arms = comparison.plan.arms;
+  const auto keep = [&](std::size_t arm) { write_probes(probes_file(folder, arms[arm]), probes[arm]); };
+  const auto is_missing = [](const ArmProbes& arm) { return arm.gradients.empty(); };
+  if (wanted.contains("gradients") && std::ranges::any_of(probes, is_missing)) {
+    fmt::print(stderr, "gradients of all arms on the weights of {}\n", arms[0].name);
+    std::vector<Config> configs;
+    for (std::size_t i = 0; i < arms.size(); ++i) configs.push_back(comparison.trials[i].config);
+    const fs::path checkpoint = find_checkpoint(folder / comparison.trials[0].folder);
+    auto gradients = compare_gradients(checkpoint, configs, context.backend);
+    for (std::size_t i = 0; i < arms.size(); ++i) {
+      probes[i].gradients = std::move(gradients[i]);
+      keep(i);
+    }
+  }
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const Trial& first = comparison.trials[i];
+    if (wanted.contains("recovery") && !probes[i].recovery) {
+      fmt::print(stderr, "{}: a bad step and an interruption\n", arms[i].name);
+      probes[i].recovery = test_recovery(first.config, folder / "probes" / arms[i].name, context);
+      if (!probes[i].recovery) return false;
+      keep(i);
+    }
+    if (wanted.contains("checks") && !has_checks(probes[i], checks)) {
+      fmt::print(stderr, "{}: checks\n", arms[i].name);
+      probes[i].checks = check_arm(first, folder, checks, context.backend);
+      keep(i);
+    }
+  }
+  fs::remove(folder / "probes");
+  return true;
+}
+
+}  // namespace tetrad
