@@ -174,7 +174,7 @@ TEST(SchemaHelp, SaysWhatEveryKeyMeans) {
 
 TEST(ToYaml, GivesTheSameConfigBackForEveryShippedFile) {
   const auto files = shipped_files();
-  ASSERT_EQ(files.size(), 9U);
+  ASSERT_EQ(files.size(), 10U);
   for (const auto& file : files) {
     const Config config = load_config(std::array{file.string()}, {});
     EXPECT_NO_THROW(validate(config)) << file;

@@ -58,13 +58,13 @@ TEST(Judge, ASuggestionMustHelpOrSave) {
   const Estimate better{1, 0.1};
   const Estimate noise{0.1, 0.1};
   const Estimate worse{-1, 0.1};
-  EXPECT_EQ(judge({better, noise}, 0.2, 0.1), Verdict::better);
-  EXPECT_EQ(judge({noise, noise}, 0.1, 0.2), Verdict::as_good);
-  EXPECT_EQ(judge({noise, noise}, 0.2, 0.2), Verdict::keep_today);
-  EXPECT_EQ(judge({noise, better}, 0.2, 0.2), Verdict::better);
-  EXPECT_EQ(judge({noise, worse}, 0.1, 0.2), Verdict::keep_today);
-  EXPECT_EQ(judge({worse, better}, 0.1, 0.2), Verdict::keep_today);
-  EXPECT_EQ(judge({better, worse}, 0.1, 0.2), Verdict::better) << "weights fit what they were trained in";
+  EXPECT_EQ(judge({better, noise}, 0.2, 0.1), Advice::better);
+  EXPECT_EQ(judge({noise, noise}, 0.1, 0.2), Advice::as_good);
+  EXPECT_EQ(judge({noise, noise}, 0.2, 0.2), Advice::keep_today);
+  EXPECT_EQ(judge({noise, better}, 0.2, 0.2), Advice::better);
+  EXPECT_EQ(judge({noise, worse}, 0.1, 0.2), Advice::keep_today);
+  EXPECT_EQ(judge({worse, better}, 0.1, 0.2), Advice::keep_today);
+  EXPECT_EQ(judge({better, worse}, 0.1, 0.2), Advice::better) << "weights fit what they were trained in";
 }
 
 TEST(Keep, FoldsWholeBlocks) {

@@ -105,7 +105,7 @@ TEST_F(InspectionTest, FindsTheLayerThatFourBitsCannotHold) {
   EXPECT_TRUE(bad.bf16.gradient_error.is_above_noise());
   EXPECT_TRUE(bad.fp8->gradient_error.is_above_noise());
   EXPECT_NE(bad.suggested, Level::quantized);
-  EXPECT_EQ(inspection.verdict, Verdict::better);
+  EXPECT_EQ(inspection.verdict, Advice::better);
 
   // The set was measured as a whole: it has less error than nothing, and no more cost than was allowed.
   EXPECT_LT(inspection.suggested.gradient_error.mean, inspection.nothing.gradient_error.mean);

@@ -64,7 +64,8 @@ class Training : public ::testing::Test {
     for (std::string line; std::getline(in, line);) {
       nlohmann::json json = nlohmann::json::parse(line);
       if (json["kind"] == "checkpoint") continue;
-      for (const char* key : {"tokens_per_s", "tflops", "seconds", "memory_bytes", "joules", "device_busy"}) json.erase(key);
+      for (const char* key : {"tokens_per_s", "tflops", "seconds", "memory_bytes", "joules", "device_busy"})
+        json.erase(key);
       lines.push_back(json);
     }
     return lines;

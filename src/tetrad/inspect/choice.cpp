@@ -57,11 +57,11 @@ std::vector<Level> choose(std::span<const Candidate> candidates, double budget) 
   return levels;
 }
 
-Verdict judge(const Gain& gain, double suggested_cost, double todays_cost) {
+Advice judge(const Gain& gain, double suggested_cost, double todays_cost) {
   const Estimate& first = gain.gradient_error.is_noise() ? gain.loss : gain.gradient_error;
-  if (first.is_below_noise()) return Verdict::keep_today;
-  if (first.is_above_noise()) return Verdict::better;
-  return suggested_cost < todays_cost - kRounding ? Verdict::as_good : Verdict::keep_today;
+  if (first.is_below_noise()) return Advice::keep_today;
+  if (first.is_above_noise()) return Advice::better;
+  return suggested_cost < todays_cost - kRounding ? Advice::as_good : Advice::keep_today;
 }
 
 }  // namespace tetrad

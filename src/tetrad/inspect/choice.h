@@ -31,7 +31,7 @@ inline constexpr double kFp8Cost = 0.5;
 /// half. FP8 is chosen where it gains at least nine tenths of what BF16 does, or where only FP8 fits.
 std::vector<Level> choose(std::span<const Candidate> candidates, double budget);
 
-enum class Verdict : std::uint8_t {
+enum class Advice : std::uint8_t {
   better,      //!< less gradient error than today's set, or as much and less loss
   as_good,     //!< for less cost
   keep_today,  //!< neither
@@ -40,6 +40,6 @@ enum class Verdict : std::uint8_t {
 /// The loss counts only where gradients do not decide: weights fit the precision that they were trained in,
 /// so that any change, a better precision too, makes it larger at first. `gain` of the suggested set over
 /// today's; costs as fractions of FLOP in BF16.
-Verdict judge(const Gain& gain, double suggested_cost, double todays_cost);
+Advice judge(const Gain& gain, double suggested_cost, double todays_cost);
 
 }  // namespace tetrad

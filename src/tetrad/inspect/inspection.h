@@ -58,9 +58,9 @@ struct Inspection {
   std::vector<UnitReport> units;     //!< in the order of the model
   SetReport nothing, today, suggested;
   Gain gain;  //!< of the suggested set over today's
-  Verdict verdict = Verdict::keep_today;
+  Advice verdict = Advice::keep_today;
 
-  const SetReport& recommended() const { return verdict == Verdict::keep_today ? today : suggested; }
+  const SetReport& recommended() const { return verdict == Advice::keep_today ? today : suggested; }
 };
 
 /// The decoder holds the weights; `pass` says where in the run they are from (seed, step, progress). Throws

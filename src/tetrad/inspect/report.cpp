@@ -154,11 +154,11 @@ std::string sets_text(const Inspection& inspection) {
 
 std::string verdict_text(const Inspection& inspection) {
   const bool is_empty = inspection.suggested.kept.match.empty() && inspection.suggested.kept.fp8.empty();
-  if (inspection.verdict == Verdict::keep_today)
+  if (inspection.verdict == Advice::keep_today)
     return is_empty ? "Keep what you have: no layer alone gains more than noise within the budget."
                     : "Keep what you have: the suggestion is not better than today's list.";
   std::string text =
-      inspection.verdict == Verdict::as_good
+      inspection.verdict == Advice::as_good
           ? "Use the suggestion: it is as good as today's list, within noise, and costs less."
       : inspection.gain.gradient_error.is_noise()
           ? "Use the suggestion: its gradients are as good as with today's list, its loss is less."
@@ -238,11 +238,11 @@ Json list_of(const std::vector<T>& reports) {
   return list;
 }
 
-std::string_view name_of(Verdict verdict) {
+std::string_view name_of(Advice verdict) {
   switch (verdict) {
-    case Verdict::better:
+    case Advice::better:
       return "better";
-    case Verdict::as_good:
+    case Advice::as_good:
       return "as_good_for_less";
     default:
       return "keep_today";

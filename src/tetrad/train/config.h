@@ -65,7 +65,7 @@ struct TrainConfig {
   EvalConfig eval;
   CheckpointConfig checkpoint;
   HealthConfig health;
-  std::int64_t log_every = 1;        //!< steps between progress lines
+  std::int64_t log_every = 1;          //!< steps between progress lines
   std::int64_t telemetry_every = 100;  //!< steps between quantizer statistics; 0 = never
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };

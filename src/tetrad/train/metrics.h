@@ -24,7 +24,7 @@ struct StepMetrics {
   double tflops = 0;
   double seconds = 0;  //!< of this step
   std::int64_t memory_bytes = 0;
-  std::optional<double> joules;  //!< of this step, where the hardware says
+  std::optional<double> joules;       //!< of this step, where the hardware says
   std::optional<double> device_busy;  //!< share of the time, where the hardware says
   bool skipped = false;
   // Of what comes next, and not in the files:
