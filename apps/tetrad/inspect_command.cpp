@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kMaxBatches = 4096;
 
-struct InspectArguments {
+struct InspectRequest {
   CheckpointOptions model;
   std::string precision = "trained";
   std::int64_t batches = 8;
@@ -57,7 +57,7 @@ class Progress {
   std::int64_t tenth_ = -1;
 };
 
-void run(const InspectArguments& arguments) {
+void run(const InspectRequest& arguments) {
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
                                        choose_backend(arguments.model.backend));
   if (!arguments.yaml.empty()) create_folder_of(arguments.yaml);  // rather now than after minutes
@@ -76,7 +76,7 @@ void run(const InspectArguments& arguments) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<InspectArguments>();
+  auto arguments = std::make_shared<InspectRequest>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Which layers lose most in four bits, and which are worth keeping in BF16 or FP8");
   add_checkpoint_options(*command, arguments->model);

@@ -60,18 +60,37 @@ TEST_F(CompareCommand, ReportsEveryArm) {
   const std::string page = read_file(folder_ / "c" / "report.html");
   EXPECT_NE(page.find("\"format\":1"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "c" / "probes"));
+}
 
-  // What was probed is not probed again: not even the checkpoints are needed.
+TEST_F(CompareCommand, KeepsWhatWasProbed) {
+  const Words probes = {"--probes", "gradients,recovery"};
+  ASSERT_EQ(compare("c", {"--arms", "bf16,nvfp4", probes[0], probes[1]}).exit_code, 0);
+  const Json before = report("c")["arms"][1];
+  // Not even the checkpoints are needed again.
   for (const char* name : {"bf16", "nvfp4"})
     std::filesystem::remove_all(folder_ / "c/runs" / name / "seed-1/checkpoints");
-  const Outcome more = run_tetrad({"compare", "--resume", folder_.file("c"), "--seeds", "3"});
+  const Words resume = {"compare", "--resume", folder_.file("c"), "--seeds", "2", probes[0], probes[1]};
+  const Outcome more = run_tetrad(resume);
   ASSERT_EQ(more.exit_code, 0) << more.err;
-  for (const char* part : {"gradient", "recovery", "checks"})
-    EXPECT_EQ(report("c")["arms"][1][part], arm[part]) << part;
+  EXPECT_EQ(report("c")["arms"][1]["gradient"], before["gradient"]);
+  EXPECT_EQ(report("c")["arms"][1]["recovery"], before["recovery"]);
+  // What is probed now is the first run that has a checkpoint.
+  for (const char* name : {"bf16", "nvfp4"})
+    std::filesystem::remove(folder_ / "c/runs" / name / "probes.json");
+  ASSERT_EQ(run_tetrad(resume).exit_code, 0);
+  EXPECT_GT(report("c")["arms"][1]["gradient"]["cosine"], 0.5);
+  EXPECT_NE(report("c")["arms"][1]["gradient"], before["gradient"]);
+
+  const auto refuse = [&](const std::string& word) {
+    const Outcome outcome = run_tetrad(resume);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
+  };
+  std::filesystem::remove(folder_ / "c/runs/bf16/probes.json");
+  std::filesystem::remove_all(folder_ / "c/runs/bf16/seed-2/checkpoints");
+  refuse("no run of bf16 has a checkpoint");
   write_file(folder_.file("c/runs/nvfp4/probes.json"), "{\"gradients\": 1}");
-  const Outcome damaged = run_tetrad({"compare", "--resume", folder_.file("c")});
-  EXPECT_EQ(damaged.exit_code, 2);
-  EXPECT_NE(damaged.err.find("nvfp4/probes.json"), std::string::npos) << damaged.err;
+  refuse("nvfp4/probes.json");
 }
 
 TEST_F(CompareCommand, EveryArmAnswersQuestions) {

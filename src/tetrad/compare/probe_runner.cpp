@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "tetrad/core/error.h"
 #include "tetrad/eval/loaded_model.h"
+#include "tetrad/train/checkpoint_folder.h"
 
 namespace tetrad {
 namespace {
@@ -29,6 +31,22 @@ fs::path probes_file(const fs::path& folder, const NamedOverrides& arm) {
   return folder / "runs" / arm.name / "probes.json";
 }
 
+/// The index of the arm's first run that has a checkpoint: others may be gone, or on another machine.
+std::size_t find_probed(const Comparison& comparison, const fs::path& folder, std::size_t arm) {
+  const auto has_checkpoint = [&](const Trial& trial) {
+    return trial.arm == arm && std::ranges::any_of(scan_checkpoints(folder / trial.folder / "checkpoints"),
+                                                   [](const CheckpointEntry& entry) {
+                                                     return entry.kind == EntryKind::checkpoint;
+                                                   });
+  };
+  const auto found = std::ranges::find_if(comparison.trials, has_checkpoint);
+  TETRAD_CHECK(found != comparison.trials.end(),
+               "no run of {} has a checkpoint, which the probes need: leave out gradients and checks "
+               "(--probes recovery), or add a seed (--seeds) without --light",
+               comparison.plan.arms[arm].name);
+  return static_cast<std::size_t>(found - comparison.trials.begin());
+}
+
 }  // namespace
 
 std::vector<ArmProbes> probes_so_far(const Comparison& comparison, const fs::path& folder) {
@@ -45,9 +63,10 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const std:
   const auto is_missing = [](const ArmProbes& arm) { return arm.gradients.empty(); };
   if (wanted.contains("gradients") && std::ranges::any_of(probes, is_missing)) {
     fmt::print(stderr, "gradients of all arms on the weights of {}\n", arms[0].name);
+    const std::size_t reference = find_probed(comparison, folder, 0);  // the first of its pair
     std::vector<Config> configs;
-    for (std::size_t i = 0; i < arms.size(); ++i) configs.push_back(comparison.trials[i].config);
-    const fs::path checkpoint = find_checkpoint(folder / comparison.trials[0].folder);
+    for (std::size_t i = 0; i < arms.size(); ++i) configs.push_back(comparison.trials[reference + i].config);
+    const fs::path checkpoint = find_checkpoint(folder / comparison.trials[reference].folder);
     auto gradients = compare_gradients(checkpoint, configs, context.backend);
     for (std::size_t i = 0; i < arms.size(); ++i) {
       probes[i].gradients = std::move(gradients[i]);
@@ -55,16 +74,17 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const std:
     }
   }
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    const Trial& first = comparison.trials[i];
     if (wanted.contains("recovery") && !probes[i].recovery) {
       fmt::print(stderr, "{}: a bad step and an interruption\n", arms[i].name);
-      probes[i].recovery = test_recovery(first.config, folder / "probes" / arms[i].name, context);
+      probes[i].recovery =
+          test_recovery(comparison.trials[i].config, folder / "probes" / arms[i].name, context);
       if (!probes[i].recovery) return false;
       keep(i);
     }
     if (wanted.contains("checks") && !has_checks(probes[i], checks)) {
       fmt::print(stderr, "{}: checks\n", arms[i].name);
-      probes[i].checks = check_arm(first, folder, checks, context.backend);
+      probes[i].checks =
+          check_arm(comparison.trials[find_probed(comparison, folder, i)], folder, checks, context.backend);
       keep(i);
     }
   }

@@ -39,6 +39,11 @@ void Sha256::compress(State& state, std::span<const std::byte> blocks) {
   const auto w = [](std::uint32_t x) { return static_cast<int>(x); };
   __m128i abef = _mm_set_epi32(w(state[0]), w(state[1]), w(state[4]), w(state[5]));
   __m128i cdgh = _mm_set_epi32(w(state[2]), w(state[3]), w(state[6]), w(state[7]));
+#ifdef __AVX__
+  // These instructions exist in the old encoding only. While the upper halves of registers are in use (the
+  // compiler may have loaded the state through them) each could cost a change of the processor's state.
+  _mm256_zeroupper();
+#endif
 
   for (; !blocks.empty(); blocks = blocks.subspan(kBlock)) {
     const __m128i old_abef = abef;
