@@ -33,6 +33,27 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
+inline double seconds_of(Backend& backend, const std::function<void()>& work, int times = 1) {
+  backend.synchronize();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < times; ++i) work();
+  backend.synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Least seconds of as many tries as fit into a moment, one at least: other work on the machine makes a time
+/// look longer, never shorter.
+inline double fastest_seconds(Backend& backend, const std::function<void()>& work) {
+  constexpr double kMoment = 0.15;
+  double least = seconds_of(backend, work);
+  for (double spent = least; spent < kMoment;) {
+    const double seconds = seconds_of(backend, work);
+    least = std::min(least, seconds);
+    spent += seconds;
+  }
+  return least;
+}
+
 struct Pair {
   double work;
   double ceiling;
@@ -55,14 +76,6 @@ class Stopwatch {
     return {median(work_times), median(ceiling_times)};
   }
 
-  /// Least seconds after a warm-up: other work on the machine makes a time look longer, never shorter.
-  double fastest(const std::function<void()>& work) const {
-    const Timed timed(backend_, work);
-    double least = timed.seconds();
-    for (int i = 1; i < repeats_; ++i) least = std::min(least, timed.seconds());
-    return least;
-  }
-
  private:
   /// Work that is repeated within one timing until it takes long enough.
   class Timed {
@@ -72,17 +85,10 @@ class Stopwatch {
       once();  // warms up
       repeats_ = std::max(1, static_cast<int>(std::ceil(kLongEnough / once())));
     }
-    double seconds() const { return run(repeats_) / repeats_; }
+    double seconds() const { return seconds_of(backend_, work_, repeats_) / repeats_; }
 
    private:
-    double once() const { return run(1); }
-    double run(int times) const {
-      backend_.synchronize();
-      const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < times; ++i) work_();
-      backend_.synchronize();
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    }
+    double once() const { return seconds_of(backend_, work_); }
 
     Backend& backend_;
     const std::function<void()>& work_;

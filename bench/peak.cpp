@@ -6,12 +6,11 @@
 namespace tetrad::bench {
 
 Peak measure_peak(Backend& backend) {
-  constexpr int kTries = 20;
   const std::int64_t edge = large_edge(backend);
   ReferenceProduct library(backend, edge, edge, edge);
   Peak peak;
   const auto measure = [&](const char* name, const std::function<void()>& product) {
-    const double tflops = library.flop() / Stopwatch(backend, kTries).fastest(product) / 1e12;
+    const double tflops = library.flop() / fastest_seconds(backend, product) / 1e12;
     if (tflops > peak.tflops) peak = {tflops, fmt::format("{} of {}³, measured", name, edge)};
   };
   measure(library.name(), [&] { library(); });
