@@ -10,7 +10,6 @@
 #include "benchmarks.h"
 #include "command.h"
 #include "config_arguments.h"
-#include "random_data.h"
 #include "tetrad/compare/probe_runner.h"
 #include "tetrad/compare/report.h"
 #include "tetrad/compare/runner.h"

@@ -72,14 +72,6 @@ void print_checks(const std::vector<CheckResult>& checks) {
   }
 }
 
-nlohmann::json checks_json(const std::vector<CheckResult>& checks) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const CheckResult& check : checks)
-    list.push_back(
-        {{"name", check.name}, {"value", check.value}, {"unit", check.unit}, {"count", check.count}});
-  return list;
-}
-
 void run(const EvalOptions& options) {
   const bool has_checks = options.checks || !options.choices.empty();
   TETRAD_CHECK(has_checks || !options.data.empty(),
@@ -92,7 +84,8 @@ void run(const EvalOptions& options) {
   nlohmann::json result = {{"checkpoint", model.path().string()}, {"data", evaluate_data(model, options)}};
   if (has_checks) {
     const std::vector<CheckResult> checks = run_checks(model, files, config);
-    result["checks"] = checks_json(checks);
+    nlohmann::json& list = result["checks"] = nlohmann::json::array();
+    for (const CheckResult& check : checks) list.push_back(json_of(check));
     if (!options.json) print_checks(checks);
   }
   if (options.json) fmt::print("{}\n", result.dump());

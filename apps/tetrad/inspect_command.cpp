@@ -1,16 +1,14 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "backend_choice.h"
 #include "command.h"
 #include "model_commands.h"
+#include "progress.h"
 #include "tetrad/inspect/report.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/train/run_log.h"
 #include "tetrad/train/signals.h"
 
 namespace tetrad::app {
@@ -28,41 +26,12 @@ struct InspectRequest {
   bool json = false;
 };
 
-/// How far it is and how long it will take: on a terminal one line that overwrites itself, elsewhere a line
-/// for every tenth.
-class Progress {
- public:
-  explicit Progress(const StopSignals& signals) : signals_(signals) {}
-
-  void operator()(std::int64_t done, std::int64_t total) {
-    if (signals_.received())
-      throw Error("stopped by a signal; nothing was written", ExitCode::stopped_by_signal);
-    const bool on_terminal = isatty(STDERR_FILENO) != 0;
-    const std::int64_t tenth = 10 * done / total;
-    if (!on_terminal && tenth == tenth_) return;
-    tenth_ = tenth;
-    const double left =
-        (steady_seconds() - begin_) / static_cast<double>(done) * static_cast<double>(total - done);
-    const std::string line = fmt::format("pass {} of {}, {} left", done, total, format_duration(left));
-    if (!on_terminal)
-      fmt::print(stderr, "{}\n", line);
-    else
-      fmt::print(stderr, "\r\033[K{}", done < total ? line : "");
-    std::fflush(stderr);
-  }
-
- private:
-  const StopSignals& signals_;
-  double begin_ = steady_seconds();
-  std::int64_t tenth_ = -1;
-};
-
 void run(const InspectRequest& arguments) {
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
                                        choose_backend(arguments.model.backend));
   if (!arguments.yaml.empty()) create_folder_of(arguments.yaml);  // rather now than after minutes
   const StopSignals signals;
-  Progress progress(signals);
+  TimedProgress progress(signals);
   const InspectOptions options{arguments.by == "block", arguments.budget / 100, std::ref(progress)};
   const Inspection inspection =
       inspect(*opened.decoder, opened.config.precision, opened.data, opened.pass(), options);

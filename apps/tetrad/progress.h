@@ -16,4 +16,17 @@ void show_progress(std::string_view what, std::int64_t done, std::int64_t total)
 std::function<void(std::int64_t, std::int64_t)> stoppable_progress(std::string_view what,
                                                                    const StopSignals& signals);
 
+/// For work of minutes: how far it is and how long it will take, on a terminal as above, elsewhere a line for
+/// every tenth. A signal ends it: it throws Error (stopped by a signal).
+class TimedProgress {
+ public:
+  explicit TimedProgress(const StopSignals& signals);
+  void operator()(std::int64_t done, std::int64_t total);
+
+ private:
+  const StopSignals& signals_;
+  double begin_;  //!< on the steady clock
+  std::int64_t tenth_ = -1;
+};
+
 }  // namespace tetrad::app

@@ -26,7 +26,7 @@ void write_probes(const std::filesystem::path& file, const ArmProbes& probes) {
   Json checks;
   if (probes.checks) checks = Json::array();
   for (const CheckResult& c : probes.checks.value_or(std::vector<CheckResult>()))
-    checks.push_back({{"name", c.name}, {"value", c.value}, {"unit", c.unit}, {"count", c.count}});
+    checks.push_back(json_of(c));
   Json recovery;
   if (const auto& r = probes.recovery)
     recovery = {{"nan_ok", r->nan_ok}, {"nan", r->nan}, {"resume_ok", r->resume_ok}, {"resume", r->resume}};

@@ -139,11 +139,8 @@ Json checks_json(const ArmProbes& arm, const ArmProbes& of_reference) {
   Json lines = Json::array();
   for (const CheckResult& check : checks) {
     const auto other = std::ranges::find(reference, check.name, &CheckResult::name);
-    lines.push_back({{"name", check.name},
-                     {"value", number(check.value)},
-                     {"unit", check.unit},
-                     {"count", check.count},
-                     {"reference", other == reference.end() ? Json() : number(other->value)}});
+    Json& line = lines.emplace_back(json_of(check));
+    line["reference"] = other == reference.end() ? Json() : number(other->value);
   }
   return lines;
 }

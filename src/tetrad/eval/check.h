@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 
@@ -16,6 +17,9 @@ struct CheckResult {
   std::string unit;        //!< accuracy, ECE, nats
   std::int64_t count = 0;  //!< questions that it is the mean of
 };
+
+/// {name, value, unit, count}.
+nlohmann::json json_of(const CheckResult& check);
 
 /// What the model makes of a sequence.
 using Scorer = std::function<Score(std::span<const std::int32_t> tokens)>;

@@ -1,9 +1,15 @@
 #include "tetrad/eval/checks.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tetrad/eval/long_recall.h"
 #include "tetrad/eval/token_checks.h"
 
 namespace tetrad {
+
+nlohmann::json json_of(const CheckResult& check) {
+  return {{"name", check.name}, {"value", check.value}, {"unit", check.unit}, {"count", check.count}};
+}
 
 NamedFiles heldout_files(const Config& config) {
   NamedFiles files;

@@ -166,9 +166,8 @@ std::string verdict_text(const Inspection& inspection) {
   const Estimate& loss = inspection.gain.loss;
   if (loss.is_below_noise())
     text += fmt::format(
-        "\nAt first its loss is {:.2f} ± {:.2f} mnat larger: weights tend to fit the precision that they "
-        "were "
-        "trained in.",
+        "\nAt first its loss is {:.2f} ± {:.2f} mnat larger: weights tend to fit the precision that "
+        "they were trained in.",
         -1000 * loss.mean, 1000 * loss.error);
   return text;
 }
