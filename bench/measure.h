@@ -41,16 +41,17 @@ inline double seconds_of(Backend& backend, const std::function<void()>& work, in
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Least seconds of as many tries as fit into a moment, one at least: other work on the machine makes a time
-/// look longer, never shorter.
+/// Least seconds of as many tries as fit into a moment, after a first one that warms up (a library may load
+/// its kernels then): other work on the machine makes a time look longer, never shorter.
 inline double fastest_seconds(Backend& backend, const std::function<void()>& work) {
   constexpr double kMoment = 0.15;
   double least = seconds_of(backend, work);
-  for (double spent = least; spent < kMoment;) {
+  double spent = 0;
+  do {
     const double seconds = seconds_of(backend, work);
     least = std::min(least, seconds);
     spent += seconds;
-  }
+  } while (spent < kMoment);
   return least;
 }
 

@@ -100,18 +100,17 @@ Definition define(const CompareOptions& options, const fs::path& folder) {
   return definition;
 }
 
-ReportContext make_context(const CompareOptions& options, Backend& backend) {
+Machine describe(Backend& backend) {
+  const bench::Peak peak = bench::measure_peak(backend);
+  const std::string name(backend.name());
+  return {name, hardware_name(backend), name == "cpu" ? thread_count() : 0, peak.tflops, peak.name};
+}
+
+ReportContext make_context(const CompareOptions& options) {
   ReportContext context;
   context.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   context.build = kBuildId;
-  context.backend = backend.name();
-  const bool on_cpu = backend.name() == "cpu";
-  context.device = hardware_name(backend);
-  context.threads = on_cpu ? thread_count() : 0;
   if (options.price > 0) context.price_per_hour = options.price;
-  const bench::Peak peak = bench::measure_peak(backend);
-  context.peak_tflops = peak.tflops;
-  context.peak_name = peak.name;
   return context;
 }
 
@@ -171,13 +170,13 @@ ExitCode run(const CompareOptions& options) {
   write_file_atomically(folder / kPlanFile, to_yaml(definition.plan));
 
   const StopSignals signals;
-  ReportContext context = make_context(options, backend);
+  const ReportContext context = make_context(options);
   std::vector<ArmProbes> probes = probes_so_far(comparison, folder);
   const auto report = [&] { return write_report(comparison, folder, probes, context, options.json); };
   const RunContext runs{kBuildId, backend, signals};
   const std::set<std::string> wanted(options.probes.begin(), options.probes.end());
   const std::size_t probed = wanted.contains("checks") ? probes.size() : wanted.contains("gradients") ? 1 : 0;
-  const RunnerOptions runner{!options.light, probed, [&] { report(); }};
+  const RunnerOptions runner{!options.light, probed, [&] { return describe(backend); }, [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, runs);
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
   const std::string said = report();

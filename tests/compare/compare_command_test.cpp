@@ -93,6 +93,33 @@ TEST_F(CompareCommand, KeepsWhatWasProbed) {
   refuse("nvfp4/probes.json");
 }
 
+TEST_F(CompareCommand, ReportsTheMachinesOfItsRuns) {
+  ASSERT_EQ(compare("c", {"--arms", "bf16,nvfp4", "--probes", "none"}).exit_code, 0);
+  const Json here = report("c");
+  EXPECT_EQ(here["hardware"]["backend"], "cpu");
+  EXPECT_EQ(here["hardware"]["threads"], 1);
+  EXPECT_GT(here["arms"][0]["cost"]["utilisation"], 0);
+  // One of its runs was made elsewhere.
+  const std::string file = folder_.file("c/runs/nvfp4/seed-1/machine.json");
+  write_file(
+      file,
+      R"({"backend": "cuda", "device": "Elsewhere", "threads": 0, "peak_tflops": 2, "peak_name": "p"})");
+  const Words resume = {"compare", "--resume", folder_.file("c"), "--probes", "none"};
+  ASSERT_EQ(run_tetrad(resume).exit_code, 0);
+  const Json both = report("c");
+  EXPECT_EQ(both["hardware"]["backend"], "cpu, cuda");
+  EXPECT_EQ(both["hardware"]["device"], here["hardware"]["device"].get<std::string>() + ", Elsewhere");
+  EXPECT_EQ(both["arms"][0]["cost"], here["arms"][0]["cost"]);
+  const Json& cost = both["arms"][1]["cost"];
+  EXPECT_DOUBLE_EQ(cost["utilisation"], cost["tflops"].get<double>() / 2);
+  EXPECT_EQ(cost["peak_name"], "p");
+
+  write_file(file, "{}");
+  const Outcome refused = run_tetrad(resume);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("seed-1/machine.json"), std::string::npos) << refused.err;
+}
+
 TEST_F(CompareCommand, EveryArmAnswersQuestions) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "the cat sat on the mat. ";

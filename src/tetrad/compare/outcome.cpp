@@ -69,6 +69,7 @@ TrialOutcome read_trial(const Trial& trial, const std::filesystem::path& folder)
     return outcome;  // it has not made a step yet
   }
   outcome.ending = ending.empty() ? "running" : ending;
+  outcome.machine = read_machine(run);
   return outcome;
 }
 
@@ -81,7 +82,10 @@ void add_health(const TrialOutcome& trial, ArmOutcome& arm) {
 }
 
 void add_cost(ArmOutcome& arm) {
+  const Config& config = arm.trials.front().trial->config;
+  const double tflop_per_token = training_flops_per_token(config.model, config.train.sequence) / 1e12;
   std::vector<double> speeds;
+  std::vector<double> utilisations;
   std::vector<double> joules;
   std::vector<double> busy;
   for (const TrialOutcome& trial : arm.trials) {
@@ -97,7 +101,11 @@ void add_cost(ArmOutcome& arm) {
       before = point.tokens;
       arm.memory_bytes = std::max(arm.memory_bytes, point.memory_bytes);
     }
-    if (const std::optional<double> speed = median_speed(trial.metrics)) speeds.push_back(*speed);
+    if (const std::optional<double> speed = median_speed(trial.metrics)) {
+      speeds.push_back(*speed);
+      if (trial.machine && trial.machine->peak_tflops > 0)
+        utilisations.push_back(tflop_per_token * *speed / trial.machine->peak_tflops);
+    }
     if (tokens > 0) joules.push_back(energy / tokens);
     for (const CheckpointPoint& checkpoint : trial.metrics.checkpoints) {
       arm.checkpoint_seconds = std::max(arm.checkpoint_seconds, checkpoint.seconds);
@@ -105,8 +113,8 @@ void add_cost(ArmOutcome& arm) {
     }
   }
   arm.tokens_per_s = mean(speeds);
-  const Config& config = arm.trials.front().trial->config;
-  arm.tflops = training_flops_per_token(config.model, config.train.sequence) * arm.tokens_per_s / 1e12;
+  arm.tflops = tflop_per_token * arm.tokens_per_s;
+  if (!utilisations.empty()) arm.utilisation = mean(utilisations);
   if (!joules.empty()) arm.joules_per_token = mean(joules);
   if (!busy.empty()) arm.device_busy = mean(busy);
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/compare/machine.h"
 #include "tetrad/compare/statistics.h"
 #include "tetrad/compare/trials.h"
 #include "tetrad/report/run_metrics.h"
@@ -18,6 +19,7 @@ struct TrialOutcome {
   const Trial* trial = nullptr;
   std::string ending;  //!< finished, diverged, running (has made steps), missing
   RunMetrics metrics;  //!< empty if missing
+  std::optional<Machine> machine = {};
 
   bool has_ended() const { return ending == "finished" || ending == "diverged"; }
 };
@@ -48,6 +50,7 @@ struct ArmOutcome {
   std::vector<SourceOutcome> sources;
   double tokens_per_s = 0;  //!< medians over steps, means over runs; this and the next: 0 if unknown
   double tflops = 0;
+  std::optional<double> utilisation;  //!< tflops beside those of a large product on the same machine
   double memory_bytes = 0;
   double checkpoint_seconds = 0;
   double checkpoint_bytes = 0;

@@ -24,6 +24,9 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 Json known(double value) { return value > 0 ? Json(value) : Json(); }
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
 
+/// Of a curve, to seven digits: half the bytes of a report, and metrics.jsonl has the whole numbers.
+Json point(double value) { return number(std::stod(fmt::format("{:.7g}", value))); }
+
 Json gap_json(const PairedGap& gap, double nats) {
   return {{"pairs", gap.pairs},
           {"gap_percent", number(gap.mean)},
@@ -70,8 +73,8 @@ Json trial_json(const TrialOutcome& outcome) {
   const auto& train = outcome.metrics.train;
   for (const std::size_t i : chosen_points(train.size())) {
     tokens.push_back(train[i].tokens);
-    losses.push_back(number(train[i].loss));
-    norms.push_back(number(train[i].grad_norm));
+    losses.push_back(point(train[i].loss));
+    norms.push_back(point(train[i].grad_norm));
   }
   Json evals = Json::array();
   for (const auto& [source, points] : outcome.metrics.evals) {
@@ -150,12 +153,12 @@ Json cost_json(const ArmOutcome& arm, const ArmOutcome& reference, const ReportC
   Json price;
   if (context.price_per_hour && arm.tokens_per_s > 0)
     price = *context.price_per_hour / kSecondsPerHour / arm.tokens_per_s * 1e6;
-  const bool has_peak = context.peak_tflops && arm.tflops > 0;
+  const std::optional<Machine>& machine = arm.trials.front().machine;
   return {{"tokens_per_s", known(arm.tokens_per_s)},
           {"speed", reference.tokens_per_s > 0 ? known(arm.tokens_per_s / reference.tokens_per_s) : Json()},
           {"tflops", known(arm.tflops)},
-          {"utilisation", has_peak ? Json(arm.tflops / *context.peak_tflops) : Json()},
-          {"peak_name", has_peak ? Json(context.peak_name) : Json()},
+          {"utilisation", number(arm.utilisation)},
+          {"peak_name", machine ? Json(machine->peak_name) : Json()},
           {"memory_bytes", known(arm.memory_bytes)},
           {"checkpoint_seconds", known(arm.checkpoint_seconds)},
           {"checkpoint_bytes", known(arm.checkpoint_bytes)},
@@ -184,6 +187,26 @@ Json arm_json(const ArmOutcome& arm, const ArmOutcome& reference, const NamedOve
           {"cost", cost_json(arm, reference, context)},
           {"recovery", recovery_json(probes.recovery)},
           {"trials", trials}};
+}
+
+/// What the trials ran on; several machines are all named.
+Json hardware_json(const std::vector<ArmOutcome>& arms) {
+  std::vector<std::string> backends;
+  std::vector<std::string> devices;
+  int threads = 0;
+  const auto add = [](std::vector<std::string>& names, const std::string& name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const ArmOutcome& arm : arms)
+    for (const TrialOutcome& trial : arm.trials) {
+      if (!trial.machine) continue;
+      add(backends, trial.machine->backend);
+      add(devices, trial.machine->device);
+      threads = std::max(threads, trial.machine->threads);
+    }
+  return {{"backend", fmt::format("{}", fmt::join(backends, ", "))},
+          {"device", fmt::format("{}", fmt::join(devices, ", "))},
+          {"threads", threads}};
 }
 
 Json lock_json(const Comparison& comparison) {
@@ -231,30 +254,29 @@ Json make_report(const Comparison& comparison, const std::vector<ArmOutcome>& ar
     complete &= std::ranges::all_of(arms[i].trials, &TrialOutcome::has_ended);
   }
   const std::int64_t steps = step_count(config.train);
-  return {
-      {"format", 1},
-      {"title", config.model.name + ": " + names},
-      {"created", context.created},
-      {"build", context.build},
-      {"hardware", {{"backend", context.backend}, {"device", context.device}, {"threads", context.threads}}},
-      {"model",
-       {{"name", config.model.name},
-        {"parameters", parameter_count(config.model)},
-        {"pattern", config.model.pattern},
-        {"vocab", config.model.vocab}}},
-      {"training",
-       {{"steps", steps},
-        {"tokens", steps * config.train.batch * config.train.sequence},
-        {"batch", config.train.batch},
-        {"sequence", config.train.sequence},
-        {"schedule", config.schedule.kind},
-        {"lr", config.optim.lr}}},
-      {"reference", arms[0].name},
-      {"margin_percent", comparison.plan.margin},
-      {"alpha", comparison.plan.alpha},
-      {"complete", complete},
-      {"lock", lock_json(comparison)},
-      {"arms", arm_list}};
+  return {{"format", 1},
+          {"title", config.model.name + ": " + names},
+          {"created", context.created},
+          {"build", context.build},
+          {"hardware", hardware_json(arms)},
+          {"model",
+           {{"name", config.model.name},
+            {"parameters", parameter_count(config.model)},
+            {"pattern", config.model.pattern},
+            {"vocab", config.model.vocab}}},
+          {"training",
+           {{"steps", steps},
+            {"tokens", steps * config.train.batch * config.train.sequence},
+            {"batch", config.train.batch},
+            {"sequence", config.train.sequence},
+            {"schedule", config.schedule.kind},
+            {"lr", config.optim.lr}}},
+          {"reference", arms[0].name},
+          {"margin_percent", comparison.plan.margin},
+          {"alpha", comparison.plan.alpha},
+          {"complete", complete},
+          {"lock", lock_json(comparison)},
+          {"arms", arm_list}};
 }
 
 std::string summary_text(const std::vector<ArmOutcome>& arms) {

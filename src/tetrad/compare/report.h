@@ -11,15 +11,10 @@
 
 namespace tetrad {
 
-/// Where and with what a comparison ran.
+/// What a report is made with.
 struct ReportContext {
   std::string created;  //!< ISO 8601
   std::string build;
-  std::string backend;
-  std::string device;
-  int threads = 0;
-  std::optional<double> peak_tflops;  //!< a large product, measured in this run
-  std::string peak_name;
   std::optional<double> price_per_hour;
 };
 

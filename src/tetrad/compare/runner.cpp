@@ -75,6 +75,7 @@ bool run_trials(const Comparison& comparison, const fs::path& folder, const Runn
   const std::size_t count = comparison.trials.size();
   const double begin = steady_seconds();
   std::size_t trained = 0;
+  std::optional<Machine> machine;
   for (std::size_t i = 0; i < count; ++i) {
     const Trial& trial = comparison.trials[i];
     const fs::path run = folder / trial.folder;
@@ -87,7 +88,9 @@ bool run_trials(const Comparison& comparison, const fs::path& folder, const Runn
     const std::string prefix = fmt::format("[{}/{} {} seed {}{}] ", i + 1, count,
                                            comparison.plan.arms[trial.arm].name, trial.seed, left);
     const bool is_kept = options.keep_checkpoints || i < options.probed;
+    if (!machine) machine = options.describe_machine();
     const Ending ending = train_in(run, trial.config, {prefix, is_kept}, context);
+    write_machine(run, *machine);
     if (ending == Ending::stopped_by_signal) return false;
     remove_checkpoints(run, is_kept ? 1 : 0);
     write_file_atomically(run / kEndingFile, ending == Ending::finished ? "finished\n" : "diverged\n");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "tetrad/compare/machine.h"
 #include "tetrad/compare/trials.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/train/signals.h"
@@ -34,6 +35,7 @@ Ending train_in(const std::filesystem::path& folder, Config config, const RunSty
 struct RunnerOptions {
   bool keep_checkpoints = true;  //!< false: the last one of the trials below alone is made, and stays
   std::size_t probed = 0;        //!< trials, from the first, whose last checkpoint is needed afterwards
+  std::function<Machine()> describe_machine;  //!< called once, if there is anything to train
   std::function<void()> after_trial = {};
 };
 
