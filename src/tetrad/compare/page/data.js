@@ -265,6 +265,11 @@ function quantizerCsv(report) {
   return csvText([['arm', 'step', ...columns], ...rows]);
 }
 
+/** Of the last evaluation, over the sources: what the verdicts are about. */
+function heldoutLoss(arm) {
+  const losses = listOf(arm.heldout).map((held) => held.loss);
+  return losses.length && losses.every(isNumber) ? losses.reduce((sum, loss) => sum + loss, 0) / losses.length : null;
+}
 /** Relative time, and with it money, until the reference's final loss is reached. */
 function timeToReferenceLoss(arm) {
   const {tokens_to_reference_loss: tokens, speed} = arm.cost ?? {};

@@ -133,7 +133,7 @@ function verdictCard(arm, index, report, reach) {
   // Of an arm that diverged, the gap would be that of the survivors: it stays among the statistics.
   const judges = kind !== 'reference' && kind !== 'diverged';
   const numbers = (kind === 'reference'
-    ? [[write.loss(listOf(arm.heldout)[0]?.loss), 'held-out loss'], [write.count(arm.cost?.tokens_per_s), 'tokens/s']]
+    ? [[write.loss(heldoutLoss(arm)), 'held-out loss'], [write.count(arm.cost?.tokens_per_s), 'tokens/s']]
     : [[judges ? write.gap(verdict.gap_percent) : null, 'loss gap'], [write.ratio(arm.cost?.speed), 'speed'],
        [write.ratio(timeToReferenceLoss(arm)), 'time to equal loss']]).filter(([value]) => value !== null);
   return html(
