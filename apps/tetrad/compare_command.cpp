@@ -222,7 +222,8 @@ void add_compare(CLI::App& app, Action& action) {
   command
       ->add_option(
           "--choices", options->choices,
-          "Multiple-choice questions for every arm, one JSON object a line: question, choices, answer")
+          "Multiple-choice questions for every arm, one JSON object a line: question, choices, answer; "
+          "may be given several times")
       ->allow_extra_args(false)
       ->type_name("FILE.jsonl");
   command->add_option("--price", options->price, "Of the machine for an hour, for the price of tokens")

@@ -102,7 +102,9 @@ void add_eval(CLI::App& app, Action& action) {
       ->type_name("NAME");
   command
       ->add_option("--choices", options->choices,
-                   "Multiple-choice questions, one JSON object a line: question, choices, answer")
+                   "Multiple-choice questions, one JSON object a line: question, choices, answer; may be "
+                   "given several times")
+      ->allow_extra_args(false)
       ->type_name("FILE.jsonl");
   command->add_flag(
       "--checks", options->checks,

@@ -399,7 +399,7 @@ TEST_F(Training, ChecksOfACheckpoint) {
     return result["checks"][0]["value"].get<double>();
   };
   EXPECT_EQ(accuracy(0) + accuracy(1), 1);
-  const Outcome table = run_tetrad({"eval", folder_.file("run"), "--choices", folder_.file("quiz.jsonl")});
+  const Outcome table = run_tetrad({"eval", "--choices", folder_.file("quiz.jsonl"), folder_.file("run")});
   EXPECT_NE(table.out.find("quiz, calibration"), std::string::npos) << table.out;
 
   const Outcome idle = run_tetrad({"eval", folder_.file("run")});

@@ -5,7 +5,7 @@
 #include "support/matrices.h"
 #include "tetrad/core/error.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::activation_test {
 namespace {
 
 struct Shape {
@@ -113,4 +113,4 @@ TEST_P(ActivationOp, RefusesShapesThatDoNotFit) {
 TETRAD_INSTANTIATE_OP_TEST(ActivationOp);
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::activation_test

@@ -3,7 +3,7 @@
 #include "oracle/decoder_ops.h"
 #include "support/matrices.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::adamw_test {
 namespace {
 
 /// A tensor and its optimizer state.
@@ -153,4 +153,4 @@ TEST_P(AdamW, SquaredNormsShowWhatIsNotFiniteAndOnlyThere) {
 INSTANTIATE_TEST_SUITE_P(All, AdamW, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::adamw_test

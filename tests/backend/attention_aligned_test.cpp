@@ -9,7 +9,7 @@
 #include "support/aligned_matrix.h"
 #include "support/backends.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::attention_aligned_test {
 namespace {
 
 constexpr double kBf16Error = 0x1p-8;
@@ -164,4 +164,4 @@ TEST_P(AlignedAttention, DecodeIsTheForwardPassContinued) {
 INSTANTIATE_TEST_SUITE_P(All, AlignedAttention, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::attention_aligned_test

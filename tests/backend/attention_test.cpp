@@ -8,7 +8,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::attention_test {
 namespace {
 
 constexpr double kF32Error = 1e-5;       //!< relative to the tensor's largest value
@@ -214,4 +214,4 @@ TEST_P(Attention, RefusesWhatDoesNotFit) {
 INSTANTIATE_TEST_SUITE_P(All, Attention, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::attention_test

@@ -3,7 +3,7 @@
 #include "support/matrices.h"
 #include "tetrad/core/error.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::elementwise_test {
 namespace {
 
 struct Shape {
@@ -83,4 +83,4 @@ TEST_P(Elementwise, RefusesShapesThatDoNotFit) {
 TETRAD_INSTANTIATE_OP_TEST(Elementwise);
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::elementwise_test

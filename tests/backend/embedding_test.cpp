@@ -3,7 +3,7 @@
 #include "support/matrices.h"
 #include "tetrad/core/error.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::embedding_test {
 namespace {
 
 class Embedding : public OpTest {};
@@ -102,4 +102,4 @@ TEST_P(Embedding, RefusesTokensOutsideTheVocabularyAndSaysWhich) {
 TETRAD_INSTANTIATE_OP_TEST(Embedding);
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::embedding_test

@@ -12,7 +12,7 @@
 #include "support/quant_cases.h"
 #include "tetrad/core/threads.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::gemm_edges_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -228,4 +228,4 @@ INSTANTIATE_TEST_SUITE_P(All, GemmEdges,
                          });
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::gemm_edges_test

@@ -12,7 +12,7 @@
 #include "tetrad/core/threads.h"
 #include "tetrad/numerics/nvfp4.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::gemm_test {
 namespace {
 
 struct Shape {
@@ -320,4 +320,4 @@ TEST_P(GemmProperties, RefusesShapesThatDoNotFit) {
 INSTANTIATE_TEST_SUITE_P(All, GemmProperties, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::gemm_test

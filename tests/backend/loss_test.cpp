@@ -5,7 +5,7 @@
 #include "support/matrices.h"
 #include "tetrad/core/error.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::loss_test {
 namespace {
 
 constexpr std::int32_t kIgnore = CrossEntropy::kIgnore;
@@ -243,4 +243,4 @@ INSTANTIATE_TEST_SUITE_P(All, CrossEntropyInChunks,
                          op_test_name);
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::loss_test

@@ -11,7 +11,7 @@
 #include "support/backends.h"
 #include "support/mamba2_problems.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::mamba2_aligned_test {
 namespace {
 
 // All relative to the tensor's largest value.
@@ -217,4 +217,4 @@ TEST_P(AlignedMamba2, ConvolutionIsTheDefinitionAndItsDerivative) {
 INSTANTIATE_TEST_SUITE_P(All, AlignedMamba2, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::mamba2_aligned_test

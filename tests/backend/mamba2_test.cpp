@@ -9,7 +9,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::mamba2_test {
 namespace {
 
 constexpr double kF32Error = 1e-5;       //!< relative to the tensor's largest value
@@ -338,4 +338,4 @@ TEST_P(Mamba2, RefusesWhatDoesNotFit) {
 INSTANTIATE_TEST_SUITE_P(All, Mamba2, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::mamba2_test

@@ -9,7 +9,7 @@
 #include "support/aligned_matrix.h"
 #include "support/backends.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::norm_aligned_test {
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
@@ -147,4 +147,4 @@ TEST_P(AlignedNorm, GatedNormIsTheFormulaAndItsDerivative) {
 INSTANTIATE_TEST_SUITE_P(All, AlignedNorm, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::norm_aligned_test

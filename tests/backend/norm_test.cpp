@@ -5,7 +5,7 @@
 #include "support/matrices.h"
 #include "tetrad/core/error.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::norm_test {
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
@@ -220,4 +220,4 @@ TEST_P(GatedNorm, RefusesGroupsThatDoNotDivideTheWidth) {
 TETRAD_INSTANTIATE_OP_TEST(GatedNorm);
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::norm_test

@@ -9,7 +9,7 @@
 #include "support/aligned_matrix.h"
 #include "support/backends.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::quantize_forms_test {
 namespace {
 
 constexpr RandomStream kRandom{.seed = 99, .step = 5, .microbatch = 1, .tensor = 12};
@@ -169,4 +169,4 @@ TEST_P(QuantizeForms, AProducersReportIsWhatTheQuantizerWouldFind) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizeForms, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::quantize_forms_test

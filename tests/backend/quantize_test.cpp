@@ -13,7 +13,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::quantize_test {
 namespace {
 
 constexpr RandomStream kRandom{.seed = 0x123456789ABCDEFull, .step = 7, .microbatch = 3, .tensor = 42};
@@ -330,4 +330,4 @@ TEST_P(QuantizeParts, RefusesWhatItCannotDo) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizeParts, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::quantize_test

@@ -4,7 +4,7 @@
 #include "support/matrices.h"
 #include "tetrad/core/error.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::rope_test {
 namespace {
 
 TEST(RopeFrequencies, AreThoseOfTheFormula) {
@@ -119,4 +119,4 @@ INSTANTIATE_TEST_SUITE_P(All, RopeInF32,
                          op_test_name);
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::rope_test

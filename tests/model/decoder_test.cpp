@@ -13,7 +13,7 @@
 #include "tetrad/backend/cpu/bf16_kernel.h"
 #include "tetrad/core/error.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::decoder_test {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -520,4 +520,4 @@ TEST_P(Initialization, DecaysMatricesOnly) {
 INSTANTIATE_TEST_SUITE_P(All, Initialization, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::decoder_test

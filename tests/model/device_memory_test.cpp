@@ -8,7 +8,7 @@
 #include "tetrad/model/estimate.h"
 #include "tetrad/optim/adamw_optimizer.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::device_memory_test {
 namespace {
 
 constexpr std::int64_t kSequence = 1024;
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(
     name_of);
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::device_memory_test

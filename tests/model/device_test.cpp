@@ -12,7 +12,7 @@
 #include "tetrad/model/decoder.h"
 #include "tetrad/optim/adamw_optimizer.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::device_test {
 namespace {
 
 constexpr std::int64_t kBatch = 2;
@@ -148,4 +148,4 @@ INSTANTIATE_TEST_SUITE_P(All, OnDeviceAndCpu,
                          });
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::device_test

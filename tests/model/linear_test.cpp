@@ -9,7 +9,7 @@
 #include "support/gradient.h"
 #include "support/matrices.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::linear_test {
 namespace {
 
 constexpr std::int64_t kBlocks = 20;  // of the imagined model; the layer is in the middle
@@ -540,4 +540,4 @@ TEST_P(LinearDraws, DgradAndWgradRoundWithDifferentBits) {
 INSTANTIATE_TEST_SUITE_P(All, LinearDraws, ::testing::ValuesIn(backend_names()), BackendTestName());
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::linear_test

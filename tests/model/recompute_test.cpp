@@ -15,7 +15,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/model/decoder.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::recompute_test {
 namespace {
 
 constexpr std::int64_t kBatch = 2;
@@ -235,4 +235,4 @@ TEST(Recompute, IsReadFromItsName) {
 }
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::recompute_test

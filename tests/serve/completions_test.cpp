@@ -13,7 +13,7 @@
 #include "tetrad/serve/completion_stream.h"
 #include "tetrad/tokenizer/bpe_trainer.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::completions_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -401,4 +401,4 @@ TEST(Completions, ServesModelsWithoutTokenizer) {
 }
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::completions_test

@@ -14,7 +14,7 @@
 #include "tetrad/eval/score.h"
 #include "tetrad/http/request.h"
 
-namespace tetrad::testing {
+namespace tetrad::testing::engine_test {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -419,4 +419,4 @@ TEST(Engine, StopsInTheMiddle) {
 }
 
 }  // namespace
-}  // namespace tetrad::testing
+}  // namespace tetrad::testing::engine_test

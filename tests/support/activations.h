@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "support/gradient.h"
+#include "support/values.h"
 #include "tetrad/core/matrix.h"
 
 namespace tetrad::testing {
-
-using Values = std::vector<double>;
 
 /// Normal numbers, the same every time for the same seed, exact in BF16.
 inline Values normal_values(std::int64_t count, unsigned seed, double deviation = 1, double mean = 0) {
@@ -24,8 +23,6 @@ inline Values normal_values(std::int64_t count, unsigned seed, double deviation 
   for (double& value : values) value = round_to_bf16(static_cast<float>(normal(engine)));
   return values;
 }
-
-inline std::vector<float> to_f32(const Values& values) { return {values.begin(), values.end()}; }
 
 class Activations {
  public:
@@ -102,12 +99,6 @@ class Activations {
   std::vector<float> f32_;
   std::vector<Bf16> bf16_;
 };
-
-inline double dot(const Values& a, const Values& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
 
 /// Compares a gradient with central differences of `loss`, a function of `x` in double precision, at up to
 /// `samples` elements spread over x. The error is relative to the largest element of `gradient`.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/backends.h"
+#include "support/values.h"
 #include "tetrad/core/matrix.h"
 #include "tetrad/core/threads.h"
 
@@ -25,9 +26,6 @@ inline std::vector<double> random_values(std::int64_t count, unsigned seed, doub
   for (double& value : values) value = static_cast<double>(static_cast<float>(normal(generator)));
   return values;
 }
-
-inline std::vector<float> to_f32(const std::vector<double>& values) { return {values.begin(), values.end()}; }
-inline std::vector<double> to_f64(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
 /// How an operation sees its matrices.
 struct Storage {
@@ -130,13 +128,6 @@ inline ::testing::AssertionResult close(const std::vector<double>& actual,
 inline ::testing::AssertionResult close(const std::vector<float>& actual, const std::vector<double>& expected,
                                         double tolerance) {
   return close(to_f64(actual), expected, DType::f32, tolerance);
-}
-
-/// sum of a[i] * b[i]: outputs weighted by what would come back as their gradient.
-inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
 }
 
 inline std::vector<double> sum_of(const std::vector<double>& a, const std::vector<double>& b) {
