@@ -208,6 +208,21 @@ TEST_F(CompareCommand, MakesNoCheckpointsThatNobodyNeeds) {
   }
 }
 
+TEST_F(CompareCommand, ProbesASeedThatWasAdded) {
+  ASSERT_EQ(
+      compare("c", {"--arms", "bf16,nvfp4", "--light", "--probes", "none", "train.checkpoint=0"}).exit_code,
+      0);
+  const Outcome more = run_tetrad(
+      {"compare", "--resume", folder_.file("c"), "--seeds", "3", "--light", "--probes", "gradients,checks"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_FALSE(report("c")["arms"][1]["gradient"].is_null());
+  for (const char* arm : {"bf16", "nvfp4"})
+    for (const int seed : {1, 2, 3})
+      EXPECT_EQ(std::filesystem::exists(folder_ / "c/runs" / arm / ("seed-" + std::to_string(seed)) /
+                                        "checkpoints/step-10"),
+                seed == 2);
+}
+
 TEST_F(CompareCommand, RefusesWhatWouldNotBeAComparison) {
   const auto refuse = [&](const Outcome& outcome, const std::string& word) {
     EXPECT_EQ(outcome.exit_code, 2) << outcome.err;

@@ -6,7 +6,6 @@
 
 #include "tetrad/core/error.h"
 #include "tetrad/eval/loaded_model.h"
-#include "tetrad/train/checkpoint_folder.h"
 
 namespace tetrad {
 namespace {
@@ -31,20 +30,14 @@ fs::path probes_file(const fs::path& folder, const NamedOverrides& arm) {
   return folder / "runs" / arm.name / "probes.json";
 }
 
-/// The index of the arm's first run that has a checkpoint: others may be gone, or on another machine.
+/// The index of the trial whose weights the arm is probed with.
 std::size_t find_probed(const Comparison& comparison, const fs::path& folder, std::size_t arm) {
-  const auto has_checkpoint = [&](const Trial& trial) {
-    return trial.arm == arm && std::ranges::any_of(scan_checkpoints(folder / trial.folder / "checkpoints"),
-                                                   [](const CheckpointEntry& entry) {
-                                                     return entry.kind == EntryKind::checkpoint;
-                                                   });
-  };
-  const auto found = std::ranges::find_if(comparison.trials, has_checkpoint);
-  TETRAD_CHECK(found != comparison.trials.end(),
+  const std::optional<std::size_t> found = trial_with_checkpoint(comparison, folder, arm);
+  TETRAD_CHECK(found.has_value(),
                "no run of {} has a checkpoint, which the probes need: leave out gradients and checks "
-               "(--probes recovery), or add a seed (--seeds) without --light",
+               "(--probes recovery), or add a seed (--seeds)",
                comparison.plan.arms[arm].name);
-  return static_cast<std::size_t>(found - comparison.trials.begin());
+  return *found;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "tetrad/config/config.h"
@@ -70,6 +71,20 @@ std::string ending_of(const fs::path& trial_folder) {
   return ending;
 }
 
+std::optional<std::size_t> trial_with_checkpoint(const Comparison& comparison, const fs::path& folder,
+                                                 std::size_t arm) {
+  const auto is_one = [&](const Trial& trial) {
+    const fs::path run = folder / trial.folder;
+    return trial.arm == arm && !ending_of(run).empty() &&
+           std::ranges::any_of(scan_checkpoints(run / "checkpoints"), [](const CheckpointEntry& entry) {
+             return entry.kind == EntryKind::checkpoint;
+           });
+  };
+  const auto found = std::ranges::find_if(comparison.trials, is_one);
+  if (found == comparison.trials.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - comparison.trials.begin());
+}
+
 bool run_trials(const Comparison& comparison, const fs::path& folder, const RunnerOptions& options,
                 const RunContext& context) {
   const std::size_t count = comparison.trials.size();
@@ -87,7 +102,8 @@ bool run_trials(const Comparison& comparison, const fs::path& folder, const Runn
                                                    static_cast<double>(count - i)));
     const std::string prefix = fmt::format("[{}/{} {} seed {}{}] ", i + 1, count,
                                            comparison.plan.arms[trial.arm].name, trial.seed, left);
-    const bool is_kept = options.keep_checkpoints || i < options.probed;
+    const bool is_kept = options.keep_checkpoints || (trial.arm < options.probed &&
+                                                      !trial_with_checkpoint(comparison, folder, trial.arm));
     if (!machine) machine = options.describe_machine();
     const Ending ending = train_in(run, trial.config, {prefix, is_kept}, context);
     write_machine(run, *machine);

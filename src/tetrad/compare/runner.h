@@ -33,14 +33,19 @@ Ending train_in(const std::filesystem::path& folder, Config config, const RunSty
                 const RunContext& context);
 
 struct RunnerOptions {
-  bool keep_checkpoints = true;  //!< false: the last one of the trials below alone is made, and stays
-  std::size_t probed = 0;        //!< trials, from the first, whose last checkpoint is needed afterwards
+  bool keep_checkpoints = true;  //!< false: only one for each of the arms below is made, and stays
+  std::size_t probed = 0;        //!< arms, from the first, of which a last checkpoint is needed afterwards
   std::function<Machine()> describe_machine;  //!< called once, if there is anything to train
   std::function<void()> after_trial = {};
 };
 
 /// "finished" or "diverged"; empty for a trial that has not ended.
 std::string ending_of(const std::filesystem::path& trial_folder);
+
+/// The index of the arm's first trial that has ended and has a checkpoint: others may be gone, or on another
+/// machine.
+std::optional<std::size_t> trial_with_checkpoint(const Comparison& comparison,
+                                                 const std::filesystem::path& folder, std::size_t arm);
 
 /// Trains what has not ended. False: stopped by a signal.
 bool run_trials(const Comparison& comparison, const std::filesystem::path& folder,
