@@ -22,8 +22,6 @@ struct Shape {
 };
 constexpr Shape kShape{64, 48, 80};
 
-using Values = std::vector<double>;
-
 Parameter make_parameter(std::int64_t rows, std::int64_t cols, const Values& values) {
   Parameter parameter;
   parameter.name = "blocks.10.up.weight";
