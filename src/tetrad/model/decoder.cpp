@@ -234,8 +234,8 @@ void Decoder::hand_over_logits(const MatrixView& hidden, const LogitsSink& sink)
 }
 
 bool Decoder::sequences_are_independent(const Pass& pass) {
-  return std::ranges::all_of(linears(),
-                             [&](const Linear* linear) { return linear->rows_are_independent(pass); });
+  return std::ranges::all_of(
+      linears(), [&](const Linear* linear) { return linear->precision(pass).rows_are_independent(); });
 }
 
 std::size_t Decoder::activation_bytes() const {

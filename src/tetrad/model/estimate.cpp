@@ -145,10 +145,8 @@ double weight_forms(const LinearShape& linear, const LinearPrecision& precision,
       return as_double(quantized_bytes(traits, *precision[operand], Form::operand, rows, cols));
     return storage == DType::f32 ? 0.0 : bits_of(storage) / 8.0 * as_double(rows) * as_double(cols);
   };
-  const bool shared =
-      precision.weight_codes_shared() || (!precision[Operand::fprop_w] && !precision[Operand::dgrad_w]);
   return form(Operand::fprop_w, linear.out, linear.in) +
-         (shared ? 0 : form(Operand::dgrad_w, linear.in, linear.out));
+         (precision.weight_form_shared() ? 0 : form(Operand::dgrad_w, linear.in, linear.out));
 }
 
 MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Recipe& recipe,

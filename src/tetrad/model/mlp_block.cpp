@@ -54,7 +54,7 @@ class MlpBlock final : public Block {
     const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
     down_.backward(pass, as_const(dx), &middle);
     backend_.activation(ActivationBackward{activation_, as_const(wide), as_const(middle), wide,
-                                           report_if(up_.wants_amax_of_dy(pass))});
+                                           report_if(up_.precision(pass).uses_amax_of_dy())});
     up_.backward(pass, as_const(wide), &normed, &amax_);
     norm_.backward(x, as_const(normed), dx);
   }
@@ -67,7 +67,8 @@ class MlpBlock final : public Block {
 
   MatrixView activate(const Pass& pass, const MatrixView& wide) {
     const MutableMatrixView middle = down_.input(pass, wide.rows);
-    backend_.activation(ActivationForward{activation_, wide, middle, report_if(down_.wants_amax_of_x(pass))});
+    AmaxReport* report = report_if(down_.precision(pass).uses_amax_of_x(pass.training));
+    backend_.activation(ActivationForward{activation_, wide, middle, report});
     return as_const(middle);
   }
 

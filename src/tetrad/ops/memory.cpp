@@ -48,12 +48,8 @@ std::int64_t quantized_bytes(const MemoryTraits& traits, const QuantSpec& spec, 
                              std::int64_t cols) {
   if (traits.operands_are_values && form == Form::operand && spec.format != Format::fp8)
     return 2 * rows * cols;
-  QuantizedTensor tensor;
-  tensor.spec = spec;
-  tensor.rows = rows;
-  tensor.cols = cols;
-  const std::int64_t scale_bytes = spec.format == Format::fp8 ? 4 : 1;
-  return rows * tensor.code_bytes_per_row() + tensor.scale_rows() * tensor.scale_cols() * scale_bytes;
+  const PackedSize size = packed_size(spec, rows, cols);
+  return size.codes + size.scales;
 }
 
 OperationMemory::OperationMemory(const MemoryTraits& traits) : traits_(traits) {

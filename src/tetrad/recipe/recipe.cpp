@@ -9,15 +9,11 @@
 namespace tetrad {
 namespace {
 
-constexpr std::array<std::string_view, kOperands> kNames = {"fprop.x", "fprop.w",  "dgrad.dy",
-                                                            "dgrad.w", "wgrad.dy", "wgrad.x"};
 enum class Role : std::uint8_t { activation, weight, gradient };
 constexpr std::array<Role, kOperands> kRoles = {Role::activation, Role::weight,   Role::gradient,
                                                 Role::weight,     Role::gradient, Role::activation};
 
 Role role_of(Operand operand) { return kRoles[static_cast<std::size_t>(operand)]; }
-
-std::string_view gemm_of(Operand operand) { return name_of(operand).substr(0, 5); }
 
 /// The matrix lies [tokens, features] or [out, in]; dgrad's weight and both of wgrad's operands are consumed
 /// along their first dimension.
@@ -144,25 +140,14 @@ void pair_transforms(LinearPrecision& precision, Operand a, Operand b) {
 
 }  // namespace
 
-std::string_view name_of(Operand operand) { return kNames[static_cast<std::size_t>(operand)]; }
-
-bool LinearPrecision::weight_codes_shared() const {
-  const auto& forward = (*this)[Operand::fprop_w];
-  const auto& backward = (*this)[Operand::dgrad_w];
-  return forward && backward && forward->block.rows == forward->block.cols && forward->hadamard == 0 &&
-         backward->hadamard == 0 && forward->format == backward->format &&
-         forward->block == backward->block && forward->rounding == backward->rounding &&
-         forward->adaptive == backward->adaptive;
-}
-
 Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(config)), blocks_(blocks) {
   check_members(config_.rht.gemms, {"fprop", "dgrad", "wgrad"}, "rht.gemms");
   check_members(config_.sr, {"gradients", "activations", "weights"}, "sr");
   TETRAD_CHECK(config_.rht.signs == "fixed" || config_.rht.signs == "none" || config_.rht.signs == "per-step",
                "precision.rht.signs: '{}' is none of fixed, none, per-step", config_.rht.signs);
   for (const auto& [key, unused] : config_.operands)
-    TETRAD_CHECK(std::find(kNames.begin(), kNames.end(), key) != kNames.end(),
-                 "precision.operands: '{}' is none of {}", key, fmt::join(kNames, ", "));
+    TETRAD_CHECK(std::find(kOperandNames.begin(), kOperandNames.end(), key) != kOperandNames.end(),
+                 "precision.operands: '{}' is none of {}", key, fmt::join(kOperandNames, ", "));
   table(config_.recipe);
   for (const PrecisionSwitch& change : config_.schedule)
     for (const auto& recipe : {change.forward, change.backward})
@@ -254,20 +239,6 @@ LinearPrecision Recipe::at(const LayerId& layer, double progress) const {
 
 DType storage_type(const PrecisionConfig& config) {
   return config.storage == "f32" ? DType::f32 : DType::bf16;
-}
-
-std::string describe(const LinearPrecision& precision, std::string_view storage) {
-  std::string text;
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    const auto& spec = precision[operand];
-    if (i % 2 == 0)
-      text += fmt::format("{}{} ", i == 0 ? "" : " | ", gemm_of(operand));
-    else
-      text += " · ";
-    text += fmt::format("{} {}", name_of(operand).substr(6), spec ? describe(*spec) : std::string(storage));
-  }
-  return text;
 }
 
 bool matches(std::string_view pattern, std::string_view text) {
