@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Bytes, uninitialised until written: of this program, aligned for SIMD, of a device, or borrowed.
 

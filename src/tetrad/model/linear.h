@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The state of a linear layer: its weight in the forms that products read, and what it keeps of its input from
 // forward to backward. What it computes is ops/linear.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The one GPU that this process uses: its stream, and memory that operations use for a moment.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/fp4_operand.h"
 
 #include "tetrad/backend/cuda/launch.cuh"

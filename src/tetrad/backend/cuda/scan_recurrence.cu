@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/scan_recurrence.h"
 
 #include "tetrad/backend/cuda/launch.cuh"
