@@ -48,9 +48,8 @@ void Linear::take_note(Pass& pass, const LinearStats& stats, std::initializer_li
 GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached) {
   const MatrixView weight = weight_.value.const_view();
   const std::optional<QuantSpec> spec = call.spec(operand);
-  const bool fresh =
-      cached.version == weight_.version && cached.spec == spec &&
-      (!weight_depends_on_step(call.precision, operand) || cached.step == call.key.step);
+  const bool fresh = cached.version == weight_.version && cached.spec == spec &&
+                     (!weight_depends_on_step(call.precision, operand) || cached.step == call.key.step);
   if (fresh) return tetrad::weight_operand(operand, weight, cached.form);
   cached.version = weight_.version;
   cached.step = call.key.step;
@@ -66,12 +65,13 @@ GemmOperand Linear::dgrad_weight(const LinearCall& call) {
 }
 
 void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y, const AmaxReport* amax) {
-  const LinearPrecision precision = this->precision(pass);
+  const LinearPrecision& precision = this->precision(pass);
   LinearStats stats;
   const LinearCall call = make_call(pass, precision, stats);
   const bool is_quantized = precision[Operand::wgrad_x].has_value();
   // Codes that would not be kept are made when they are needed, unless statistics are wanted now.
-  const bool saves = pass.training && (!is_quantized || keep_ != Keep::nothing || pass.again || pass.telemetry);
+  const bool saves =
+      pass.training && (!is_quantized || keep_ != Keep::nothing || pass.again || pass.telemetry);
   LinearForward op{x, weight_operand(call, Operand::fprop_w, fprop_weight_), y, scratch_.operands()};
   if (saves) op.saved_codes = &packed_input();
   op.amax = amax;
@@ -86,14 +86,14 @@ bool Linear::wants_input(const Pass& pass) const {
 }
 
 void Linear::restore(Pass& pass, const MatrixView& x, const AmaxReport* amax) {
-  const LinearPrecision precision = this->precision(pass);
+  const LinearPrecision& precision = this->precision(pass);
   LinearStats stats;
   saved_ = linear_save(make_call(pass, precision, stats), x, packed_input(), amax);
   take_note(pass, stats, {Operand::wgrad_x});
 }
 
 void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx, const AmaxReport* amax) {
-  const LinearPrecision precision = this->precision(pass);
+  const LinearPrecision& precision = this->precision(pass);
   LinearStats stats;
   const LinearCall call = make_call(pass, precision, stats);
   LinearBackward op{dy, saved_, scratch_.operands()};

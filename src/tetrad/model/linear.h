@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The state of a linear layer: its weight in the forms that products read, and what it keeps of its input from
-// forward to backward. What it computes is ops/linear.h.
+// The state of a linear layer: its weight in the forms that products read, and what it keeps of its input
+// from forward to backward. What it computes is ops/linear.h.
 
 #include <cstdint>
 #include <optional>
@@ -42,7 +42,9 @@ class Linear {
                 const AmaxReport* amax = nullptr);
 
   /// What the recipe says for this layer now.
-  LinearPrecision precision(const Pass& pass) const { return pass.recipe->at(layer_id(), pass.progress); }
+  const LinearPrecision& precision(const Pass& pass) const {
+    return pass.recipe->at(layer_id(), pass.progress);
+  }
 
   const std::string& name() const { return name_; }
   LayerId layer_id() const { return {name_, block_}; }

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A linear layer y = x W^T and its gradients, dx = dy W and dW = dy^T x, without any state: what is kept from
 // forward to backward, the forms of the weight and all memory belong to the caller.
 //
-// Memory that a call writes quantized matrices to is a QuantizedTensor whose buffers are reused where they are
-// large enough and allocated by the backend where they are not. A caller that holds memory of its own (tensors
-// of a framework) puts borrowed buffers of packed_size() bytes in there, and nothing is allocated.
+// Memory that a call writes quantized matrices to is a QuantizedTensor whose buffers are reused where they
+// are large enough and allocated by the backend where they are not. A caller that holds memory of its own
+// (tensors of a framework) puts borrowed buffers of packed_size() bytes in there, and nothing is allocated.
 
 #include <array>
 #include <cstdint>
@@ -66,10 +67,10 @@ struct WeightForm {
 };
 
 /// The weight [out, in] as fprop or dgrad (`operand`: fprop_w, dgrad_w) reads it: quantized, or in `storage`,
-/// written to `form` unless the weight is in that type already. The result refers to `weight` and `form`. It is
-/// the same for all microbatches of a step and valid until the weight changes or, if weight_depends_on_step(),
-/// the step does. If precision.weight_form_shared(), dgrad takes fprop's operand transposed and needs no form
-/// of its own.
+/// written to `form` unless the weight is in that type already. The result refers to `weight` and `form`. It
+/// is the same for all microbatches of a step and valid until the weight changes or, if
+/// weight_depends_on_step(), the step does. If precision.weight_form_shared(), dgrad takes fprop's operand
+/// transposed and needs no form of its own.
 GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
                           WeightForm& form);
 
@@ -86,8 +87,8 @@ struct LinearSaved {
 };
 
 struct LinearForward {
-  MatrixView x;        //!< [tokens, in]
-  GemmOperand weight;  //!< fprop's
+  MatrixView x;         //!< [tokens, in]
+  GemmOperand weight;   //!< fprop's
   MutableMatrixView y;  //!< [tokens, out], written
   LinearWorkspace& workspace;
   QuantizedTensor* saved_codes = nullptr;  //!< where codes for wgrad go; null: nothing is saved
@@ -104,11 +105,11 @@ struct LinearBackward {
   MatrixView dy;      //!< [tokens, out]
   LinearSaved saved;  //!< of x, if dw is wanted
   LinearWorkspace& workspace;
-  std::optional<GemmOperand> weight = {};     //!< dgrad's, if dx is wanted
-  std::optional<MutableMatrixView> dx = {};   //!< [tokens, in], written
-  std::optional<MutableMatrixView> dw = {};   //!< [out, in], f32 if it is added to
-  Accumulate accumulate = Accumulate::yes;    //!< dw += or dw =
-  const AmaxReport* amax = nullptr;           //!< of dy, if its producer reported it
+  std::optional<GemmOperand> weight = {};    //!< dgrad's, if dx is wanted
+  std::optional<MutableMatrixView> dx = {};  //!< [tokens, in], written
+  std::optional<MutableMatrixView> dw = {};  //!< [out, in], f32 if it is added to
+  Accumulate accumulate = Accumulate::yes;   //!< dw += or dw =
+  const AmaxReport* amax = nullptr;          //!< of dy, if its producer reported it
 };
 /// dx = dy W and dW (+)= dy^T x, those that are wanted.
 void linear_backward(const LinearCall& call, const LinearBackward& op);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/ops/linear_precision.h"
 
 #include <fmt/format.h>

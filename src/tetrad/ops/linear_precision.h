@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How each operand of the three products of a linear layer is quantized.
 //
@@ -28,7 +29,8 @@ std::string_view gemm_of(Operand operand);
 struct LinearPrecision {
   /// By Operand; nothing: the storage type, unquantized.
   std::array<std::optional<QuantSpec>, kOperands> operands;
-  bool per_step_signs = false;  //!< signs of the Hadamard transform are drawn from the run's seed and the step
+  bool per_step_signs =
+      false;  //!< signs of the Hadamard transform are drawn from the run's seed and the step
 
   const std::optional<QuantSpec>& operator[](Operand operand) const {
     return operands[static_cast<std::size_t>(operand)];
