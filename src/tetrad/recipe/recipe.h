@@ -4,9 +4,8 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
+#include <vector>
 
 #include "tetrad/ops/linear_precision.h"
 #include "tetrad/recipe/config.h"
@@ -24,29 +23,46 @@ class Recipe {
   /// Throws Error for a configuration that makes no sense; `blocks` is the length of the model's pattern.
   Recipe(PrecisionConfig config, std::int64_t blocks);
 
-  /// `progress` is the fraction of the token budget that has been trained on.
-  LinearPrecision at(const LayerId& layer, double progress) const;
+  /// `progress` is the fraction of the token budget that has been trained on. Everything was resolved when
+  /// the recipe was made: this only looks up which of a few results the layer gets. Valid as long as the
+  /// recipe.
+  const LinearPrecision& at(const LayerId& layer, double progress) const;
 
   struct Names {
     std::string_view forward, backward;
   };
-  /// Of the recipes of the forward and the backward pass at that point.
-  Names names_at(double progress) const;
+  /// The recipes of the forward and the backward pass at that point.
+  Names names_at(double progress) const { return phase_at(progress).names; }
 
-  /// Whether the layer stays in the storage type whatever the schedule says.
-  bool stays_high(const LayerId& layer, std::string_view recipe) const;
   /// Whether nothing of the layer is in four bits: high_precision.fp8 names it.
   bool stays_fp8(const LayerId& layer) const;
 
   const PrecisionConfig& config() const { return config_; }
 
  private:
+  /// Blocks outside of [first, end) stay in the storage type.
+  struct QuantizedBlocks {
+    std::int64_t first, end;
+    bool contains(std::int64_t block) const { return block >= first && block < end; }
+  };
+  /// The time between two switches of the schedule.
+  struct Phase {
+    Names names;
+    QuantizedBlocks forward, backward;
+    /// By whether the forward pass is quantized, whether the backward pass is, and whether FP8 is the least.
+    std::array<std::array<std::array<LinearPrecision, 2>, 2>, 2> precisions;
+  };
+
+  const Phase& phase_at(double progress) const;
+  Phase make_phase(std::string_view forward, std::string_view backward) const;
+  QuantizedBlocks quantized_blocks(std::string_view recipe) const;
   /// A recipe with the configuration's switches; base_spec() before what is said about single operands.
   LinearPrecision table(std::string_view recipe) const;
   QuantSpec base_spec(std::string_view recipe, Operand operand) const;
 
   PrecisionConfig config_;
   std::int64_t blocks_;
+  std::vector<Phase> phases_;  //!< one more than the schedule has switches
 };
 
 /// What activations and unquantized operands are stored as.
