@@ -4,7 +4,7 @@
 #include "tetrad/backend/cuda/attention_cudnn.h"
 #include "tetrad/backend/cuda/attention_kernels.h"
 #include "tetrad/backend/cuda/element.cuh"
-#include "tetrad/ops/memory.h"
+#include "tetrad/backend/cuda/memory.h"
 
 namespace tetrad::cuda {
 namespace {

@@ -15,13 +15,13 @@
 
 #include "tetrad/backend/cuda/algorithm_cache.h"
 #include "tetrad/backend/cuda/error.h"
+#include "tetrad/backend/cuda/memory.h"
 #include "tetrad/core/error.h"
-#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
 
-constexpr auto kWorkspace = static_cast<std::size_t>(kCudaMemory.product_workspace);
+constexpr auto kWorkspace = static_cast<std::size_t>(kProductWorkspace);
 constexpr std::uint32_t kMaxAlignment = 256;
 
 cudaDataType_t type_of(DType dtype) {

@@ -7,9 +7,9 @@
 #include "tetrad/backend/cuda/element.cuh"
 #include "tetrad/backend/cuda/gemm.h"
 #include "tetrad/backend/cuda/launch.cuh"
+#include "tetrad/backend/cuda/memory.h"
 #include "tetrad/backend/cuda/reduce.cuh"
 #include "tetrad/core/tensor.h"
-#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
@@ -121,7 +121,7 @@ void cross_entropy(Device& device, const CrossEntropy& op) {
   check(op);
   const std::int64_t vocab = op.head.rows;
   const std::int64_t tokens = op.hidden.rows;
-  const std::int64_t chunk = kCudaMemory.loss_chunk(tokens, vocab);
+  const std::int64_t chunk = loss_chunk(tokens, vocab);
   const bool backward = op.dhidden.data != nullptr;
   const auto element = static_cast<std::int64_t>(bits_of(op.hidden.dtype) / 8);
   std::byte* memory = device.scratch(

@@ -4,8 +4,8 @@
 
 #include "tetrad/backend/cuda/native.h"
 
+#include "tetrad/backend/cuda/memory.h"
 #include "tetrad/numerics/nvfp4.h"
-#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
