@@ -57,7 +57,7 @@ TETRAD_HD inline FourWords transposed_bytes(const FourWords& rows) {
 
 /// The square of bytes of eight lines, to `tile`.
 TETRAD_HD inline void transpose_square(const TwoWords (&lines)[kSquare], int square_row, int square_col,
-                                  TransposedTile& tile) {
+                                       TransposedTile& tile) {
   TETRAD_UNROLL_ON_DEVICE
   for (int half = 0; half < 2; ++half) {
     const auto transposed = [&](int first) {
@@ -75,8 +75,9 @@ TETRAD_HD inline void transpose_square(const TwoWords (&lines)[kSquare], int squ
 /// Brings a thread's square of a matrix of bytes [rows, cols], both multiples of 8, to `tile`. line_at(row,
 /// col) are eight of its bytes.
 template <typename LineAt>
-TETRAD_HD inline void transpose_square_of(std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64_t col,
-                                     int thread, TransposedTile& tile, const LineAt& line_at) {
+TETRAD_HD inline void transpose_square_of(std::int64_t rows, std::int64_t cols, std::int64_t row,
+                                          std::int64_t col, int thread, TransposedTile& tile,
+                                          const LineAt& line_at) {
   const int square_row = thread / kSquares;
   const int square_col = thread % kSquares;
   row += square_row * kSquare;
@@ -89,7 +90,8 @@ TETRAD_HD inline void transpose_square_of(std::int64_t rows, std::int64_t cols, 
 }
 
 TETRAD_HD inline void transpose_square_of_bytes(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
-                                           std::int64_t row, std::int64_t col, int thread, TransposedTile& tile) {
+                                                std::int64_t row, std::int64_t col, int thread,
+                                                TransposedTile& tile) {
   transpose_square_of(rows, cols, row, col, thread, tile, [&](std::int64_t r, std::int64_t c) {
     return *reinterpret_cast<const TwoWords*>(in + r * cols + c);
   });
@@ -97,9 +99,9 @@ TETRAD_HD inline void transpose_square_of_bytes(const std::uint8_t* in, std::int
 
 /// The same of four-bit codes [2 rows, cols], packed in pairs along their rows: the matrix of bytes has the
 /// pairs down their columns.
-TETRAD_HD inline void transpose_square_of_packed_rows(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
-                                                 std::int64_t row, std::int64_t col, int thread,
-                                                 TransposedTile& tile) {
+TETRAD_HD inline void transpose_square_of_packed_rows(const std::uint8_t* in, std::int64_t rows,
+                                                      std::int64_t cols, std::int64_t row, std::int64_t col,
+                                                      int thread, TransposedTile& tile) {
   constexpr std::uint32_t kEven = 0x0F0F0F0Fu;
   transpose_square_of(rows, cols, row, col, thread, tile, [&](std::int64_t r, std::int64_t c) {
     const std::uint8_t* first = in + r * cols + c / 2;  // two rows of codes, cols / 2 bytes each

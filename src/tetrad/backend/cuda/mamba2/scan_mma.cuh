@@ -4,8 +4,8 @@
 
 #include "tetrad/backend/cuda/common/math.cuh"
 #include "tetrad/backend/cuda/common/reduce.cuh"
-#include "tetrad/backend/cuda/mamba2/scan.cuh"
 #include "tetrad/backend/cuda/common/shared_tile.cuh"
+#include "tetrad/backend/cuda/mamba2/scan.cuh"
 
 namespace tetrad::cuda {
 

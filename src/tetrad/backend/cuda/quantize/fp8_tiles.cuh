@@ -7,10 +7,10 @@
 #include <bit>
 #include <cstdint>
 
+#include "tetrad/backend/cuda/common/transposed_tile.cuh"
 #include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
 #include "tetrad/backend/cuda/quantize/e4m3_words.cuh"
 #include "tetrad/backend/cuda/quantize/problem.h"
-#include "tetrad/backend/cuda/common/transposed_tile.cuh"
 #include "tetrad/numerics/fp8.h"
 
 namespace tetrad::cuda {
@@ -245,12 +245,12 @@ TETRAD_HD inline void transpose_columns_of_square(int thread, const Square& squa
       return std::bit_cast<float>(byte_perm(pair, 0u, c % 2 == 0 ? 0x1044u : 0x3244u)) * factor;
     };
     shared.transposed.part(column, square_row) = {{e4m3_codes(value(0), value(1), value(2), value(3)),
-                                               e4m3_codes(value(4), value(5), value(6), value(7))}};
+                                                   e4m3_codes(value(4), value(5), value(6), value(7))}};
   }
 }
 
 TETRAD_HD inline void store_transposed(const TileProblem& p, const TileProblem::Place& tile, int thread,
-                                   const TileShared& shared) {
+                                       const TileShared& shared) {
   shared.transposed.store(thread, tile.row, tile.col, p.rows, p.cols, p.column_form.codes);
 }
 

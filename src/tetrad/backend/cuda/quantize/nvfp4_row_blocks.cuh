@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "tetrad/backend/cuda/quantize/nvfp4_rows.cuh"
 #include "tetrad/backend/cuda/common/reduce.cuh"
+#include "tetrad/backend/cuda/quantize/nvfp4_rows.cuh"
 
 namespace tetrad::cuda {
 

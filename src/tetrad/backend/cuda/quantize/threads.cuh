@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "tetrad/backend/cuda/quantize/problem.h"
 #include "tetrad/backend/cuda/common/reduce.cuh"
+#include "tetrad/backend/cuda/quantize/problem.h"
 
 namespace tetrad::cuda {
 
