@@ -2,7 +2,7 @@
 #include "tetrad/backend/memory.h"
 
 #include "tetrad/backend/cpu/memory.h"
-#include "tetrad/backend/cuda/memory.h"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/core/error.h"
 
 namespace tetrad {
