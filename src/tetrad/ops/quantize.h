@@ -163,15 +163,4 @@ BlockShape block_from_name(std::string_view name);
 /// One line for people: "nvfp4 1x16, stochastic, hadamard 16".
 std::string describe(const QuantSpec& spec);
 
-/// Wᵀ from W, for square blocks: the same codes and scales in the other order. Equal, byte for byte, to
-/// quantizing the transposed matrix with the same spec. Row-major tensors only.
-QuantizedTensor transposed(const QuantizedTensor& tensor);
-
-/// The same tensor with its bytes in row-major order.
-QuantizedTensor to_row_major(const QuantizedTensor& tensor);
-
-/// NVFP4 and MXFP4 block scales in the tiles that Blackwell's matrix library reads, and back.
-Buffer swizzle_scales(const QuantizedTensor& tensor);
-Buffer unswizzle_scales(std::span<const std::byte> swizzled, std::int64_t rows, std::int64_t cols);
-
 }  // namespace tetrad
