@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/optim/adamw_optimizer.h"
-#include "tetrad/train/checkpoint_store.h"
 
 namespace tetrad {
 
