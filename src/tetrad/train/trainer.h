@@ -60,7 +60,7 @@ class Trainer {
   /// between. For a run of which only the metrics matter.
   void leave_out_ends() { saves_ends_ = false; }
 
-  /// Of the last evaluation.
+  /// The last evaluation, by source.
   const std::vector<EvalMetrics>& evaluations() const { return evaluations_; }
 
  private:
