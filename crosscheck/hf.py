@@ -148,8 +148,8 @@ def expected_weights(binary, checkpoint, config, folder):
         is_mamba = f"blocks.{block}.in.weight.codes" in quantized
         cut = parts.get(leaf) or [("out_proj" if is_mamba else "o_proj", None)]
         row = 0
-        for part, rows in cut:
-            rows = rows or len(quantized[name])
+        for part, part_rows in cut:
+            rows = part_rows or len(quantized[name])
             module = (f"model.layers.{int(block) // 2}.{'mlp' if leaf in ('up', 'down') else 'self_attn'}.{part}" if is_llama
                       else f"backbone.layers.{block}.mixer.{part}")
             expected[module] = (quantized[base + ".codes"][row: row + rows], quantized[base + ".scales"][row: row + rows],

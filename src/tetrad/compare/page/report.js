@@ -294,7 +294,7 @@ function readReport() {
   }
   return null;
 }
-function start() {
+function startPage() {
   startTheme();
   openForPrint();
   window.addEventListener('scroll', () => tooltip.hide(), {passive: true});
@@ -307,4 +307,4 @@ function start() {
   fillDownloads(report);
   new Curves(shown);
 }
-start();
+startPage();
