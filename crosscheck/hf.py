@@ -22,7 +22,7 @@ from run import HERE, relative_difference, tetrad
 
 # Largest difference of two logits, relative to the largest logit: both compute in f32.
 LOGITS_TOLERANCE = 1e-4
-# Of the largest input of a layer: the calibration runs in NVFP4, transformers in f32.
+# Relative difference of a layer's largest input: the calibration runs in NVFP4, transformers in f32.
 INPUT_TOLERANCE = 0.25
 TOKENS = 48
 # 64 divides every row, as NVFP4 in GGUF needs it.

@@ -33,7 +33,7 @@ TEST_P(KilledRuns, ResumeToTheBit) {
   const Outcome whole = run_tetrad(arguments(family.model, family.recipe, "whole", {"run.threads=1"}));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
 
-  // SIGKILL at moments that nobody chose, and at chosen ones: inside a step, inside a checkpoint.
+  // SIGKILL at random moments, and at chosen ones: inside a step, inside a checkpoint.
   {
     RunningTetrad first(arguments(family.model, family.recipe, "killed", {"run.threads=1"}));
     while (!std::filesystem::exists(folder_ / "killed" / "checkpoints" / "step-0") && !first.finished())
@@ -390,7 +390,7 @@ TEST_F(Training, ChecksOfACheckpoint) {
   EXPECT_EQ(named["checks"][0]["name"], source + ": closing brackets");
   EXPECT_EQ(named["checks"].back()["name"], source + ": fact at 90 % of 128 tokens");
 
-  // Of two choices the model takes one: with the other as the answer, it is wrong.
+  // The model takes one of two choices: with the other as the answer, it is wrong.
   const auto accuracy = [&](int answer) {
     write_file(folder_ / "quiz.jsonl", R"({"question": "call(", "choices": ["1);", "x y"], "answer": )" +
                                            std::to_string(answer) + "}\n");

@@ -51,7 +51,7 @@ QuantizedTensor shaped(std::int64_t rows, std::int64_t cols, BlockShape block = 
 TEST(NativeFp4, TakesLinesOfSixteenBytes) {
   EXPECT_TRUE(is_native_fp4(shaped(16, 32)));
   EXPECT_TRUE(is_native_fp4(shaped(272, 4096)));
-  EXPECT_TRUE(is_native_fp4(shaped(64, 64, {1, 16}, CodeOrder::col_major))) << "turned for the product";
+  EXPECT_TRUE(is_native_fp4(shaped(64, 64, {1, 16}, CodeOrder::col_major))) << "transposed for the product";
   EXPECT_FALSE(is_native_fp4(shaped(16, 48))) << "24 bytes";
   EXPECT_FALSE(is_native_fp4(shaped(24, 64)));
   EXPECT_FALSE(is_native_fp4(shaped(1, 64)));

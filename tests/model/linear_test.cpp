@@ -13,7 +13,7 @@
 namespace tetrad::testing::linear_test {
 namespace {
 
-constexpr std::int64_t kBlocks = 20;  // of the imagined model; the layer is in the middle
+constexpr std::int64_t kBlocks = 20;  // blocks of the imagined model; the layer is in the middle
 constexpr std::int64_t kBlock = 10;
 constexpr std::uint32_t kId = 6;
 constexpr std::uint64_t kSeed = 0x1234567890ull;
@@ -103,14 +103,14 @@ struct OperandValues {
     return to_f64(decoded);
   }
 
-  /// Of an activation or a gradient.
+  /// Quantizes an activation or a gradient.
   Values of(Operand operand, const TestMatrix& x) const {
     const bool along_tokens = operand == Operand::wgrad_dy || operand == Operand::wgrad_x;
     if (precision[operand]) return quantized(operand, *precision[operand], x.view(), pass.microbatch);
     return along_tokens ? transposed(x.values(), x.view().rows, x.view().cols) : x.values();
   }
 
-  /// Of the weight, [out, in] for fprop and [in, out] for dgrad.
+  /// Quantizes the weight, [out, in] for fprop and [in, out] for dgrad.
   Values of(Operand operand, const Layer& layer) const {
     const MatrixView weight = layer.weight.value.const_view();
     if (operand == Operand::dgrad_w && precision.weight_codes_shared())
@@ -221,7 +221,7 @@ TEST_P(LinearRecipes, EqualsTheProductsOfItsQuantizedOperands) {
   EXPECT_TRUE(close(layer.gradient(), dw, DType::f32, tolerance)) << "a second microbatch adds to the first";
 }
 
-/// Telemetry tells what was quantized.
+/// Telemetry describes what was quantized.
 std::int64_t count_of(const Pass& pass, Operand operand) {
   return std::count_if(pass.stats.begin(), pass.stats.end(),
                        [&](const OperandStats& stats) { return stats.operand == operand; });
@@ -482,7 +482,7 @@ TEST_P(LinearDraws, MeanOfDxIsTheProductWithTheGradientAsItWas) {
   const Values weight = values.of(Operand::dgrad_w, layer);
   expect_unbiased(moments, product(dy.values(), weight, kSmall.out), 1e-4);
 
-  // The same with rounding to nearest is off by more than any of this: the test can tell.
+  // The same with rounding to nearest is off by more than any of this: the test can see it.
   PrecisionConfig nearest;
   nearest.sr = std::vector<std::string>{};
   const Recipe to_nearest(nearest, kBlocks);

@@ -16,7 +16,7 @@ namespace tetrad {
 /// is not of tensor_map().
 std::string gguf_name(const std::string& hf_name);
 
-/// Of the factor that the values of an NVFP4 tensor are multiplied with: "blk.3.attn_q.scale".
+/// Name of the factor that multiplies the values of an NVFP4 tensor: "blk.3.attn_q.scale".
 std::string gguf_scale_name(const std::string& tensor);
 
 /// What frequencies of positions are divided by (gguf_rope_factors).

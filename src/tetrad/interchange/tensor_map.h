@@ -28,7 +28,7 @@ enum class Role : std::uint8_t {
 struct Piece {
   std::string name;  //!< "model.layers.0.self_attn.q_proj.weight"
   std::vector<std::int64_t> shape;
-  std::int64_t first_row = 0;  //!< of the parameter, whose rows are its first dimension
+  std::int64_t first_row = 0;  //!< first row of the parameter; rows are its first dimension
   Role role = Role::other;
 };
 
@@ -36,9 +36,9 @@ struct MappedParameter {
   std::string name;                 //!< ours: "blocks.0.qkv.weight"
   std::vector<std::int64_t> shape;  //!< ours
   std::vector<Piece> pieces;        //!< in the order of their rows, all of which they cover
-  std::int64_t block = -1;          //!< of the pattern; -1: outside of the blocks
+  std::int64_t block = -1;          //!< index in the pattern; -1: outside the blocks
   std::string linear = {};          //!< name of the linear layer whose weight this is; empty: of none
-  /// Of a tied embedding: the name that a second copy of it has, which readers accept if it is equal.
+  /// Tied embeddings: the name of a second copy, which readers accept if it is equal.
   std::string copy = {};
   bool writes_copy = false;  //!< transformers ties Llama's head, but not Nemotron-H's
 
