@@ -72,7 +72,7 @@ class MapBuilder {
   }
 
   std::string ours(const std::string& name) const { return fmt::format("blocks.{}.{}", block_, name); }
-  /// Number of the layer that the block is in: a Llama layer is two of our blocks.
+  /// The name in the other format. A Llama layer is two of our blocks.
   std::string theirs(const std::string& name) const {
     return family_ == Family::llama ? fmt::format("model.layers.{}.{}", block_ / 2, name)
                                     : fmt::format("backbone.layers.{}.{}", block_, name);
