@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tetrad/backend/cuda/e2m1_words.cuh"
-#include "tetrad/backend/cuda/e4m3_words.cuh"
+#include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
+#include "tetrad/backend/cuda/quantize/e4m3_words.cuh"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/numerics/e5m2.h"
 #include "tetrad/numerics/f16.h"
