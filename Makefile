@@ -18,8 +18,8 @@ help:
 	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
-	@echo "make lint        clang-format and clang-tidy, as CI runs them"
-	@echo "make format      rewrite the sources with clang-format"
+	@echo "make lint        formatters and static analysis, as CI runs them: C++, CUDA, Python, shell, JavaScript"
+	@echo "make format      rewrite the sources as make lint wants them, where a tool can"
 	@echo "make clean       remove build folders"
 
 setup:
@@ -71,7 +71,7 @@ lint: setup
 	@scripts/lint
 
 format:
-	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+	@scripts/lint --fix
 
 clean:
 	rm -rf build build-portable build-sanitize build-gpu build-lint build-fuzz
