@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // numerics/ on a GPU gives the host's bits. Needs a CUDA device to run; compiling it is a check of its own.
 
 #include <gtest/gtest.h>
@@ -6,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tetrad/backend/cuda/e2m1_words.cuh"
-#include "tetrad/backend/cuda/e4m3_words.cuh"
+#include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
+#include "tetrad/backend/cuda/quantize/e4m3_words.cuh"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/numerics/e5m2.h"
 #include "tetrad/numerics/f16.h"

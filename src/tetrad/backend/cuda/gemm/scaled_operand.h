@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Operands as matrix units for narrow formats take them: codes with the reduction dimension last, and block
+// scales in a layout of cuBLASLt.
+
+#include <cstdint>
+
+#include "tetrad/core/dtype.h"
+
+namespace tetrad::cuda {
+
+/// What shares a scale, and how scales lie.
+enum class Scaling : std::uint8_t {
+  none,
+  vec128_f32,    //!< 1x128: [depth / 128, rows]
+  block128_f32,  //!< 128x128: [rows / 128, depth / 128], lines padded to a multiple of 4
+  vec16_e4m3,    //!< 1x16: tiles of 128x4, as numerics/blackwell_layout.h has them
+};
+
+struct ScaledOperand {
+  DType dtype;                //!< E4M3 or E2M1
+  const std::uint8_t* codes;  //!< [rows, depth]; E2M1: two in a byte
+  const void* scales;
+  std::int64_t rows, depth;
+  Scaling scaling;
+};
+
+struct ScaledOperands {
+  ScaledOperand a, b;
+};
+
+}  // namespace tetrad::cuda
