@@ -2,37 +2,54 @@
 # Thin: each target is a command or two that you could type yourself. CMakePresets.json has the builds.
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE_FLAGS ?=
 
-.PHONY: help setup build test quickstart check-report crosscheck study bench sanitize fuzz cuda test-gpu sanitize-gpu lint format clean
+configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
+compile = cmake --build --preset $(PRESET) --parallel $(JOBS)
+again = $(MAKE) --no-print-directory
+
+.PHONY: help setup build build-tests test quickstart check-report crosscheck study bench sanitize fuzz cuda test-gpu \
+  sanitize-gpu lint format clean
 
 help:
-	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
-	@echo "make check-report  quickstart's report, and samples of what reports can hold, in Chromium (installs it)"
-	@echo "make test        install what is missing, build, and run all tests"
-	@echo "make build       build/tetrad (PRESET=portable for any processor)"
-	@echo "make crosscheck  beside the real readers: PyTorch, transformers, llama.cpp, lm-evaluation-harness and others (installs them, several GB)"
-	@echo "make study       longer runs that show that training works: docs/results.md"
-	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
+	@echo "These install what is missing, and name it:"
+	@echo "make quickstart  build, train a small model in BF16 and in NVFP4, and compare them"
+	@echo "make test        build, and run all tests"
+	@echo "make setup       nothing else"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make fuzz        every parser under libFuzzer, 20 s each (SECONDS=N for longer)"
 	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
+	@echo "make check-report  quickstart's report, and samples of what reports can hold, in Chromium"
+	@echo "make crosscheck  beside the real readers: PyTorch, transformers, llama.cpp, lm-evaluation-harness and others (several GB)"
 	@echo "make lint        clang-format and clang-tidy, as CI runs them"
+	@echo
+	@echo "These install nothing, and say what is missing:"
+	@echo "make build       build/tetrad (PRESET=portable for any processor)"
+	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
+	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make format      rewrite the sources with clang-format"
 	@echo "make clean       remove build folders"
 
 setup:
 	@scripts/setup
 
-build: setup
-	@cmake --preset $(PRESET)
-	@cmake --build --preset $(PRESET) --parallel $(JOBS)
+build:
+	@scripts/setup --check
+	@$(configure)
+	@$(compile) --target tetrad
 
-test: build
+build-tests:
+	@scripts/setup --tests
+	@$(configure)
+	@$(compile)
+
+test: build-tests
 	@ctest --preset $(PRESET) --parallel $(JOBS)
 
-quickstart: build
+quickstart: setup
+	@$(again) build
 	@scripts/quickstart
 
 check-report:
@@ -45,29 +62,33 @@ bench: build
 	@build/tetrad bench gemm
 	@build/tetrad bench step
 
-crosscheck: build
+crosscheck: setup
+	@$(again) build
 	@scripts/crosscheck
 
 study: build
 	@scripts/study
 
 sanitize:
-	@$(MAKE) --no-print-directory test PRESET=sanitize
+	@$(again) test PRESET=sanitize
 
-fuzz: setup
+fuzz:
+	@scripts/setup --tests
 	@scripts/fuzz $(SECONDS)
 
-cuda: setup
+cuda:
+	@scripts/setup --tests
 	@scripts/build-cuda $(JOBS)
 
 test-gpu:
-	@$(MAKE) --no-print-directory test PRESET=gpu
+	@$(again) test PRESET=gpu
 
 sanitize-gpu:
-	@$(MAKE) --no-print-directory build PRESET=gpu
+	@$(again) build-tests PRESET=gpu
 	@scripts/sanitize-gpu
 
-lint: setup
+lint:
+	@scripts/setup --tests
 	@scripts/lint
 
 format:
