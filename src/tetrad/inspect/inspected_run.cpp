@@ -70,9 +70,9 @@ Pass InspectedRun::pass() const {
 }
 
 InspectedRun open_inspected(const std::filesystem::path& path, const std::string& precision,
-                            std::int64_t batches, Backend& backend) {
+                            std::int64_t batches, Backend& backend, Display* display) {
   InspectedRun run;
-  run.checkpoint = find_checkpoint(path);
+  run.checkpoint = find_checkpoint(path, display);
   const std::array files = {(run.checkpoint / "config.yaml").string()};
   run.config = load_config(files, {});
   TETRAD_CHECK(!run.config.data.sources.empty(),

@@ -8,6 +8,7 @@
 
 #include "tetrad/core/tensor.h"
 #include "tetrad/ops/backend.h"
+#include "tetrad/ops/linear.h"
 
 namespace tetrad {
 
@@ -45,16 +46,16 @@ class Scratch {
     return {buffer.data(), dtype, rows, cols, cols, 1};
   }
 
-  /// For the operands of the products of one call.
-  QuantizedTensor& operand(std::size_t index) { return operands_[index]; }
+  /// For the operands of the products of one call of a linear layer.
+  LinearWorkspace& operands() { return operands_; }
   /// The codes of a linear layer's input along the tokens, where blocks do not keep them.
   QuantizedTensor& packed_input(Place place) { return packed_inputs_[static_cast<std::size_t>(place)]; }
 
   std::size_t bytes() const {
     std::size_t total = 0;
-    for (const auto& tensors : {std::span(operands_), std::span(packed_inputs_)})
-      for (const QuantizedTensor& tensor : tensors)
-        total += tensor.codes.capacity() + tensor.scales.capacity();
+    for (const QuantizedTensor* tensor :
+         {&operands_.first, &operands_.second, &packed_inputs_[0], &packed_inputs_[1]})
+      total += tensor->codes.capacity() + tensor->scales.capacity();
     for (const Buffer& buffer : buffers_) total += buffer.size();
     return total;
   }
@@ -62,7 +63,7 @@ class Scratch {
  private:
   Backend& backend_;
   std::array<Buffer, slots> buffers_;
-  std::array<QuantizedTensor, 2> operands_;
+  LinearWorkspace operands_;
   std::array<QuantizedTensor, 2> packed_inputs_;
 };
 

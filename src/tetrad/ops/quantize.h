@@ -46,6 +46,7 @@ struct QuantSpec {
   int hadamard = 0;  //!< size of the random Hadamard transform along the block axis; 0 = none
   std::uint32_t signs = kFixedSigns;
   bool adaptive = false;  //!< 4/6 block scaling (NVFP4 only)
+  friend bool operator==(const QuantSpec&, const QuantSpec&) = default;
 };
 
 /// How the codes of a quantized [rows, cols] matrix lie in memory. Packed pairs are always neighbours along
@@ -141,6 +142,13 @@ struct QuantizedTensor {
 /// Throws Error unless `spec` is consistent and a [rows, cols] matrix (as consumed) can be quantized so.
 /// `what` names the tensor in the message.
 void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::string_view what);
+
+/// Bytes of the codes and of the scales of a [rows, cols] matrix (as consumed) in Form::packed.
+struct PackedSize {
+  std::int64_t codes = 0;
+  std::int64_t scales = 0;
+};
+PackedSize packed_size(const QuantSpec& spec, std::int64_t rows, std::int64_t cols);
 
 /// The block shape that a format has when nothing is said.
 BlockShape default_block(Format format);

@@ -9,7 +9,7 @@
 
 #include "tetrad/model/parameter.h"
 #include "tetrad/ops/backend.h"
-#include "tetrad/train/config.h"
+#include "tetrad/optim/config.h"
 
 namespace tetrad {
 

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "tetrad/core/error.h"
 #include "tetrad/eval/sampler.h"
 #include "tetrad/model/decoder.h"
 
@@ -60,6 +61,22 @@ struct Generation {
   Finish finish = Finish::length;
 };
 
+/// Why there is no result.
+class EngineError : public Error {
+ public:
+  enum class Kind : std::uint8_t {
+    abandoned,    //!< nobody waits for it any more
+    unavailable,  //!< the engine stops, or there is no memory now
+    failed,       //!< the computation
+  };
+  EngineError(Kind kind, const std::string& message) : Error(message), kind_(kind) {}
+
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
 struct EngineOptions {
   std::int64_t batch = 16;     //!< sequences at a time
   std::int64_t tokens = 4096;  //!< of one pass, unless a single sequence has more
@@ -78,8 +95,8 @@ class Engine {
   using OnProgress = std::function<void(std::size_t task, const Generation& news, bool is_done)>;
 
   /// Waits for all of them. `is_abandoned` is asked now and then; then the work is dropped, and also if
-  /// `on_progress` throws; both are called by the thread that waits. Throws HttpError: 499 if abandoned, 503
-  /// if the engine stops or there is no memory, 500 if the computation fails. May be called by many threads.
+  /// `on_progress` throws; both are called by the thread that waits. Throws EngineError. May be called by
+  /// many threads.
   std::vector<Generation> run(std::vector<GenerationTask> tasks, const IsAbandoned& is_abandoned,
                               const OnProgress& on_progress = {});
 
@@ -107,16 +124,11 @@ class Engine {
   };
   using JobPointer = std::shared_ptr<Job>;
 
-  struct Failure {
-    int status = 500;
-    std::string message;
-  };
-
   struct Sequence {
     GenerationTask task;
     Generation result;
     Session session;
-    std::optional<Failure> failure;  //!< why there is no result
+    std::optional<EngineError> failure;  //!< why there is no result
     std::int32_t next = 0;           //!< the newest token, which the session has not read
     bool ends = false;               //!< with this pass
     JobPointer job;

@@ -32,6 +32,9 @@ class Service final : public HttpHandler {
 
   HttpResponse complete(const HttpRequest& request, const IsGone& is_gone);
   HttpResponse stream(std::shared_ptr<Work> work, const IsGone& is_gone);
+  /// Throws HttpError where the engine has no result.
+  std::vector<Generation> generate(const CompletionRequest& request, const IsGone& is_gone,
+                                   const Engine::OnProgress& on_progress);
   HttpResponse tokenize(const HttpRequest& request) const;
   HttpResponse detokenize(const HttpRequest& request) const;
   HttpResponse tokenizer_info() const;
