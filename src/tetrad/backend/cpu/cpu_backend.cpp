@@ -151,6 +151,8 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions&) { return std::make_unique<CpuBackend>(); }
+
 Backend& cpu_backend() {
   static CpuBackend backend;
   return backend;
