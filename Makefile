@@ -3,13 +3,14 @@
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_FLAGS ?=
+PREFIX ?= /usr/local
 
 configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
 compile = cmake --build --preset $(PRESET) --parallel $(JOBS)
 again = $(MAKE) --no-print-directory
 
-.PHONY: help setup build build-tests test quickstart check-report crosscheck study bench sanitize fuzz cuda test-gpu \
-  sanitize-gpu lint format clean
+.PHONY: help setup build build-install build-tests test quickstart check-report crosscheck study bench sanitize fuzz cuda test-gpu \
+  sanitize-gpu install deb check-install lint format clean
 
 help:
 	@echo "These install what is missing, and name it:"
@@ -27,6 +28,9 @@ help:
 	@echo
 	@echo "These install nothing, and say what is missing:"
 	@echo "make build       build/tetrad (PRESET=portable for any processor)"
+	@echo "make install     the program, the library and its headers, into PREFIX (/usr/local)"
+	@echo "make deb         the same as a package of Debian or Ubuntu, in build/"
+	@echo "make check-install  that projects can build with what is installed: examples/quantize"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make format      rewrite the sources with clang-format"
@@ -39,6 +43,23 @@ build:
 	@scripts/setup --check
 	@$(configure)
 	@$(compile) --target tetrad
+
+# The program and both libraries.
+build-install: build
+	@$(compile) --target tetrad_static tetrad_shared
+
+install: build-install
+	@cmake --install build --prefix $(PREFIX)
+
+deb: build-install
+	@scripts/setup --check dpkg-shlibdeps:dpkg-dev file:file
+	@rm -f build/tetrad_*.deb
+	@cpack --config build/CPackConfig.cmake -B build
+	@rm -rf build/_CPack_Packages
+	@ls build/tetrad_*.deb
+
+check-install: build-install
+	@scripts/check-install
 
 build-tests:
 	@scripts/setup --tests
