@@ -5,6 +5,28 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # tests are not installed, so installing does not wait for them
 
+# The static library has everything below src/: the C interface, and C++ without a promise of compatibility.
+function(tetrad_collect_objects folder result)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  set(objects)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    get_target_property(excluded ${target} EXCLUDE_FROM_ALL)  # what is compiled only to see that it compiles
+    if(type MATCHES "STATIC_LIBRARY|OBJECT_LIBRARY" AND NOT excluded)
+      list(APPEND objects $<TARGET_OBJECTS:${target}>)
+    endif()
+  endforeach()
+  foreach(inner IN LISTS folders)
+    tetrad_collect_objects(${inner} more)
+    list(APPEND objects ${more})
+  endforeach()
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+tetrad_collect_objects(${CMAKE_SOURCE_DIR}/src/tetrad objects)
+add_library(tetrad_static STATIC EXCLUDE_FROM_ALL ${objects})
+set_target_properties(tetrad_static PROPERTIES OUTPUT_NAME tetrad EXPORT_NAME static LINKER_LANGUAGE CXX)
+
 # Projects reach the headers and, statically, the libraries behind ours; the shared library keeps those to itself.
 set(yaml_cpp "$<IF:$<TARGET_EXISTS:yaml-cpp::yaml-cpp>,yaml-cpp::yaml-cpp,yaml-cpp>")  # 0.8 has both names, 0.7 only the second
 foreach(library tetrad_static tetrad_shared)

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -55,9 +53,9 @@ void add_inspect(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Which layers lose most in four bits, and which are worth keeping in BF16 or FP8");
   add_checkpoint_options(*command, arguments->model);
-  std::vector<std::string> precisions = {"trained"};  // and what is quantized
-  std::ranges::copy_if(kRecipeNames, std::back_inserter(precisions),
-                       [](std::string_view name) { return name != "bf16"; });
+  std::vector<std::string> precisions = {"trained"};  // and every recipe that quantizes
+  for (const std::string_view name : kRecipeNames)
+    if (name != "bf16") precisions.emplace_back(name);
   command
       ->add_option("--precision", arguments->precision,
                    fmt::format("trained (as at that point of training), or a recipe: {}",

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/train/checkpoint_folder.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
 

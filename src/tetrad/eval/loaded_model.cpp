@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
+#include "tetrad/checkpoint/checkpoint_store.h"
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
-#include "tetrad/train/checkpoint_store.h"
-#include "tetrad/train/snapshot.h"
 
 namespace tetrad {
 

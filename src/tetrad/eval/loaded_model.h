@@ -28,9 +28,9 @@ PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wante
 struct LoadOptions {
   /// "trained": as at the end of training; or a recipe; or "f32": nothing is rounded.
   std::string precision = "trained";
-  std::int64_t batch = 1;     //!< sequences at a time, for evaluation
-  std::int64_t sequence = 0;  //!< 0: as in training
-  Display* display = nullptr;  //!< is told of checkpoints that cannot be used
+  std::int64_t batch = 1;      //!< sequences at a time, for evaluation
+  std::int64_t sequence = 0;   //!< 0: as in training
+  Display* display = nullptr;  //!< where checkpoints that cannot be used are named; null: nowhere
 };
 
 class LoadedModel {

@@ -5,10 +5,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/eval/loaded_model.h"
-#include "tetrad/train/snapshot.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {

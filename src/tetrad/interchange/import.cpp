@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "tetrad/checkpoint/checkpoint_folder.h"
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
 #include "tetrad/config/hf_model.h"
 #include "tetrad/config/parse.h"
@@ -19,8 +21,6 @@
 #include "tetrad/io/sha256.h"
 #include "tetrad/io/strict_json.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
-#include "tetrad/train/checkpoint_folder.h"
-#include "tetrad/train/snapshot.h"
 
 namespace tetrad {
 namespace {

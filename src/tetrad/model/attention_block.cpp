@@ -152,7 +152,7 @@ class AttentionBlock final : public Block {
     return as_const(attended);
   }
 
-  /// Queries and keys are neighbours: one call turns both.
+  /// Queries and keys are neighbours: one call rotates both.
   void rotate(const MutableMatrixView& qkv, std::int64_t sequence, std::int64_t first_position,
               bool inverse) {
     if (frequencies_.size() == 0) return;
@@ -174,7 +174,7 @@ class AttentionBlock final : public Block {
   Linear qkv_;
   Linear out_;
   Keep keep_;
-  Saved projected_;     //!< [tokens, q | k | v], turned
+  Saved projected_;     //!< [tokens, q | k | v], rotated
   Saved attended_;      //!< [tokens, heads * head_dim]
   Saved log_sum_exp_;   //!< [batch, heads, sequence]
   Tensor frequencies_;  //!< [head_dim / 2]; empty: no positions

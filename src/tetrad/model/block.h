@@ -31,7 +31,7 @@ class BlockState {
 /// New tokens of one sequence, among those of several that lie one after the other.
 struct SequencePart {
   std::int64_t tokens;  //!< rows
-  BlockState* state;    //!< of what came before them
+  BlockState* state;    //!< of the sequence before these tokens
 };
 
 class Block {
@@ -74,7 +74,7 @@ struct BlockContext {
   const ModelConfig& config;
   const ParameterIndex& parameters;
   std::int64_t index;  //!< in the pattern
-  std::int64_t batch;  //!< of a training microbatch
+  std::int64_t batch;  //!< sequences of a training microbatch
   std::int64_t sequence;
   DType storage;
   Keep keep;

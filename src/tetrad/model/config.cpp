@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMaxBlocks = 4096;
 constexpr std::int64_t kMaxHeadDim = 256;
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  //!< of any dimension but the vocabulary
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  //!< any dimension but the vocabulary
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kTile = 16;  //!< what quantizer blocks, and so both sides of a weight, are cut into
 

@@ -56,7 +56,7 @@ class Linear {
  private:
   /// A form of the weight that is made once per optimizer step.
   struct CachedWeight {
-    std::uint64_t version = 0;  //!< of the parameter; 0 = never made
+    std::uint64_t version = 0;  //!< the parameter's; 0 = never made
     std::uint32_t step = 0;     //!< for forms that depend on it
     std::optional<QuantSpec> spec;
     WeightForm form;

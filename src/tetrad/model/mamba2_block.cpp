@@ -177,7 +177,7 @@ class Mamba2Block final : public Block {
     return as_const(normed);
   }
 
-  /// Of so many tokens: evaluation may have fewer sequences.
+  /// The first `tokens` tokens: evaluation may have fewer sequences.
   void convolve(std::int64_t tokens) {
     backend_.causal_conv(CausalConvForward{tokens / shape_.sequence, shape_.sequence, kernel_,
                                            xbc(as_const(projected_.view(tokens))), conv_weight_.value.f32(),

@@ -70,7 +70,7 @@ class MlpBlock final : public Block {
     return as_const(middle);
   }
 
-  /// Where the next activation tells the amax of what it writes.
+  /// Where the next activation reports the amax of its output.
   AmaxReport* report_if(bool wanted) {
     amax_.known = false;
     return wanted ? &amax_ : nullptr;
@@ -92,7 +92,7 @@ class MlpBlock final : public Block {
   Linear down_;
   Keep keep_;
   Tensor amax_values_;
-  AmaxReport amax_;  //!< of what the last activation wrote
+  AmaxReport amax_;  //!< amax of what the last activation wrote
   Saved wide_;       //!< [tokens, ffn or 2 ffn], before the activation
 };
 

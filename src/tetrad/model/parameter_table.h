@@ -12,7 +12,7 @@
 
 namespace tetrad {
 
-/// Of a pattern: attention, feed-forward, Mamba-2.
+/// The letters of a pattern: attention, feed-forward, Mamba-2.
 inline constexpr std::string_view kBlockLetters = "*-M";
 
 /// How a parameter starts (initialize.cpp has the distributions).

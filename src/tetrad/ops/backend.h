@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The one interface through which everything above reaches the hardware. A backend implements every operation
-// of ops/; one that cannot throws at start-up, and nothing falls back silently.
+// The one interface through which everything above reaches the hardware. A backend implements all
+// operations of ops/; one that cannot throws at start-up, and nothing falls back silently.
 
 #include <algorithm>
 #include <array>

@@ -30,8 +30,8 @@ struct LinearKey {
   LinearKey of_step() const { return {seed, step, 0, layer}; }
 };
 
-/// Of an operand that is part of a larger tensor: where it lies there, and the amax of the whole. The results
-/// are then those rows or columns of what the whole tensor would give.
+/// Where an operand that is part of a larger tensor lies in it, and the amax of the whole. The results are
+/// then those rows or columns of what the whole tensor would give.
 struct OperandPart {
   PartOfTensor part = {};
   std::optional<float> amax = {};
@@ -92,7 +92,7 @@ struct LinearForward {
   MutableMatrixView y;  //!< [tokens, out], written
   LinearWorkspace& workspace;
   QuantizedTensor* saved_codes = nullptr;  //!< where codes for wgrad go; null: nothing is saved
-  const AmaxReport* amax = nullptr;        //!< of x, if its producer reported it
+  const AmaxReport* amax = nullptr;        //!< amax of x, if its producer reported it
 };
 /// y = x W^T. Returns what linear_backward() needs, or nothing.
 LinearSaved linear_forward(const LinearCall& call, const LinearForward& op);
@@ -103,13 +103,13 @@ LinearSaved linear_save(const LinearCall& call, const MatrixView& x, QuantizedTe
 
 struct LinearBackward {
   MatrixView dy;      //!< [tokens, out]
-  LinearSaved saved;  //!< of x, if dw is wanted
+  LinearSaved saved;  //!< what the forward pass saved, if dw is wanted
   LinearWorkspace& workspace;
   std::optional<GemmOperand> weight = {};    //!< dgrad's, if dx is wanted
   std::optional<MutableMatrixView> dx = {};  //!< [tokens, in], written
   std::optional<MutableMatrixView> dw = {};  //!< [out, in], f32 if it is added to
   Accumulate accumulate = Accumulate::yes;   //!< dw += or dw =
-  const AmaxReport* amax = nullptr;          //!< of dy, if its producer reported it
+  const AmaxReport* amax = nullptr;          //!< amax of dy, if its producer reported it
 };
 /// dx = dy W and dW (+)= dy^T x, those that are wanted.
 void linear_backward(const LinearCall& call, const LinearBackward& op);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Precision as one would write it in a configuration. resolve() turns it into a table (recipe.h).
+// Precision as one would write it in a configuration. A Recipe (recipe.h) is made from it.
 
 #include <array>
 #include <cstdint>
@@ -64,7 +64,7 @@ struct PrecisionConfig {
   std::map<std::string, OperandConfig> operands;
   std::vector<PrecisionSwitch> schedule;
   std::string storage =
-      "bf16";  //!< of activations and of unquantized operands: bf16, or f32 for checking gradients
+      "bf16";  //!< type of activations and unquantized operands: bf16, or f32 for checking gradients
   friend bool operator==(const PrecisionConfig&, const PrecisionConfig&) = default;
 };
 

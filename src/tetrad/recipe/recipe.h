@@ -15,7 +15,7 @@ namespace tetrad {
 /// A linear layer as recipes select it.
 struct LayerId {
   std::string_view name;   //!< "blocks.3.qkv"
-  std::int64_t block = 0;  //!< of the decoder
+  std::int64_t block = 0;  //!< index in the decoder
 };
 
 class Recipe {

@@ -55,9 +55,9 @@ enum class Finish : std::uint8_t {
 };
 
 struct Generation {
-  std::vector<TokenScore> prompt_scores;  //!< of each token of the prompt but the first, if asked for
+  std::vector<TokenScore> prompt_scores;  //!< each token of the prompt but the first, if asked for
   std::vector<std::int32_t> tokens;       //!< generated, with the end token
-  std::vector<TokenScore> scores;         //!< of those, if asked for
+  std::vector<TokenScore> scores;         //!< their scores, if asked for
   Finish finish = Finish::length;
 };
 
@@ -79,7 +79,7 @@ class EngineError : public Error {
 
 struct EngineOptions {
   std::int64_t batch = 16;     //!< sequences at a time
-  std::int64_t tokens = 4096;  //!< of one pass, unless a single sequence has more
+  std::int64_t tokens = 4096;  //!< tokens in one pass, unless a single sequence has more
 };
 
 class Engine {
@@ -116,7 +116,7 @@ class Engine {
   /// The tasks of one call of run(). All of it is guarded by the mutex. It lets go of its sequences, which
   /// hold it, when run() ends.
   struct Job {
-    Group all;                            //!< of the thread that waits
+    Group all;                            //!< owned by the thread that waits
     std::deque<SequencePointer> waiting;  //!< for a place
     std::int64_t active = 0;
     bool is_abandoned = false;
@@ -129,8 +129,8 @@ class Engine {
     Generation result;
     Session session;
     std::optional<EngineError> failure;  //!< why there is no result
-    std::int32_t next = 0;           //!< the newest token, which the session has not read
-    bool ends = false;               //!< with this pass
+    std::int32_t next = 0;               //!< the newest token, which the session has not read
+    bool ends = false;                   //!< with this pass
     JobPointer job;
     // Guarded by the mutex:
     Generation news;            //!< since the last progress, where that is wanted

@@ -23,7 +23,7 @@ struct ScheduleConfig {
 
 struct EvalConfig {
   std::int64_t every = 0;       //!< steps; 0 = only at the end
-  std::int64_t sequences = 64;  //!< of each source's held-out tokens
+  std::int64_t sequences = 64;  //!< how many of each source's held-out tokens are used
   friend bool operator==(const EvalConfig&, const EvalConfig&) = default;
 };
 

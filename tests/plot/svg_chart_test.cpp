@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The picture is well-formed whatever the runs are like.
 
-#include "tetrad/report/svg_chart.h"
+#include "tetrad/plot/svg_chart.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <regex>
 
-#include "report/make_runs.h"
+#include "plot/make_runs.h"
 #include "support/files.h"
-#include "tetrad/report/summary.h"
+#include "tetrad/plot/summary.h"
 
 namespace tetrad {
 namespace {

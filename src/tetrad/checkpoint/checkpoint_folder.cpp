@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/train/checkpoint_folder.h"
+#include "tetrad/checkpoint/checkpoint_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/optim/adamw_optimizer.h"
-#include "tetrad/train/checkpoint_store.h"
 
 namespace tetrad {
 
@@ -22,7 +22,7 @@ struct RunState {
   nlohmann::json data;  //!< cursors of the sources
   nlohmann::json loss_watch;
   std::string tokenizer_hash;  //!< empty: nobody knows
-  std::string build;           //!< of the program that trained it
+  std::string build;           //!< which program trained it
 };
 
 /// Texts that travel with a checkpoint so that it can be used on its own.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/train/snapshot.h"
+#include "tetrad/checkpoint/snapshot.h"
 
 #include <algorithm>
 #include <cmath>

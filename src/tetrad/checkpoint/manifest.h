@@ -21,7 +21,7 @@ struct ManifestFile {
 
 struct Manifest {
   std::int64_t step = 0;
-  std::string build;                //!< of the program that wrote the checkpoint
+  std::string build;                //!< which program wrote the checkpoint
   std::vector<ManifestFile> files;  //!< by rising name
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };

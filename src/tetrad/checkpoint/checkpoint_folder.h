@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tetrad/train/manifest.h"
+#include "tetrad/checkpoint/manifest.h"
 
 namespace tetrad {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Curves in a terminal: marks stand in the right cells, and only in cells.
 
-#include "tetrad/report/chart.h"
+#include "tetrad/plot/chart.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <limits>
 #include <sstream>
 
-#include "report/make_runs.h"
-#include "tetrad/report/text.h"
+#include "plot/make_runs.h"
+#include "tetrad/plot/text.h"
 
 namespace tetrad {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/report/summary.h"
+#include "tetrad/plot/summary.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 
 namespace tetrad {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/train/checkpoint_store.h"
+#include "tetrad/checkpoint/checkpoint_store.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -13,10 +13,10 @@
 
 #include "support/file_size_limit.h"
 #include "support/files.h"
+#include "tetrad/checkpoint/manifest.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/io/safetensors.h"
-#include "tetrad/train/manifest.h"
 
 namespace tetrad {
 namespace {

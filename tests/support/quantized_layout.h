@@ -1,36 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rearranging quantized tensors: bytes move, no value changes.
+#pragma once
+// Rearranging quantized tensors, so that results in different layouts can be compared: bytes move, no value
+// changes.
 
 #include <algorithm>
 #include <cstring>
 
 #include "tetrad/core/error.h"
-#include "tetrad/core/threads.h"
 #include "tetrad/numerics/blackwell_layout.h"
 #include "tetrad/numerics/e2m1.h"
 #include "tetrad/ops/quantize.h"
 
-namespace tetrad {
-namespace {
+namespace tetrad::testing {
 
-/// [rows, cols] -> [cols, rows], in square pieces that stay in the cache.
+/// [rows, cols] -> [cols, rows]
 template <typename T>
 void transpose_elements(const T* in, std::int64_t rows, std::int64_t cols, T* out) {
-  constexpr std::int64_t kPiece = 64;
-  parallel_for((rows + kPiece - 1) / kPiece, [&](std::int64_t piece) {
-    const std::int64_t row_end = std::min(rows, (piece + 1) * kPiece);
-    for (std::int64_t first = 0; first < cols; first += kPiece)
-      for (std::int64_t row = piece * kPiece; row < row_end; ++row)
-        for (std::int64_t col = first; col < std::min(cols, first + kPiece); ++col)
-          out[col * rows + row] = in[row * cols + col];
-  });
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t col = 0; col < cols; ++col) out[col * rows + row] = in[row * cols + col];
 }
 
-std::size_t scale_element_bytes(const QuantizedTensor& tensor) {
+inline std::size_t scale_element_bytes(const QuantizedTensor& tensor) {
   return tensor.spec.format == Format::fp8 ? sizeof(float) : 1;
 }
 
-QuantizedTensor empty_like(const QuantizedTensor& tensor) {
+inline QuantizedTensor empty_like(const QuantizedTensor& tensor) {
   QuantizedTensor result;
   result.spec = tensor.spec;
   result.rows = tensor.rows;
@@ -42,8 +36,9 @@ QuantizedTensor empty_like(const QuantizedTensor& tensor) {
 }
 
 /// Packed codes [rows, cols/2] -> [cols, rows/2]: nibbles change partners.
-void transpose_packed(const std::uint8_t* in, std::int64_t rows, std::int64_t cols, std::uint8_t* out) {
-  parallel_for(cols / 2, [&](std::int64_t pair) {
+inline void transpose_packed(const std::uint8_t* in, std::int64_t rows, std::int64_t cols,
+                             std::uint8_t* out) {
+  for (std::int64_t pair = 0; pair < cols / 2; ++pair)
     for (std::int64_t row = 0; row < rows; row += 2) {
       const std::uint32_t upper = in[row * (cols / 2) + pair];
       const std::uint32_t lower = in[(row + 1) * (cols / 2) + pair];
@@ -51,12 +46,11 @@ void transpose_packed(const std::uint8_t* in, std::int64_t rows, std::int64_t co
       out[at] = pack_e2m1(unpack_e2m1_even(upper), unpack_e2m1_even(lower));
       out[at + rows / 2] = pack_e2m1(unpack_e2m1_odd(upper), unpack_e2m1_odd(lower));
     }
-  });
 }
 
-}  // namespace
-
-QuantizedTensor transposed(const QuantizedTensor& tensor) {
+/// Wᵀ from W, for square blocks: equal, byte for byte, to quantizing the transposed matrix with the same
+/// spec. Row-major tensors only.
+inline QuantizedTensor transposed(const QuantizedTensor& tensor) {
   const QuantSpec& spec = tensor.spec;
   TETRAD_CHECK(spec.block.rows == spec.block.cols && spec.rounding == Rounding::nearest && spec.hadamard == 0,
                "only square blocks, rounded to nearest and not transformed, are the same seen from both "
@@ -85,7 +79,7 @@ QuantizedTensor transposed(const QuantizedTensor& tensor) {
   return result;
 }
 
-QuantizedTensor to_row_major(const QuantizedTensor& tensor) {
+inline QuantizedTensor to_row_major(const QuantizedTensor& tensor) {
   QuantizedTensor result = empty_like(tensor);
   if (tensor.order == CodeOrder::row_major) {
     if (tensor.codes.size() > 0) std::memcpy(result.codes.data(), tensor.codes.data(), tensor.codes.size());
@@ -104,7 +98,8 @@ QuantizedTensor to_row_major(const QuantizedTensor& tensor) {
   return result;
 }
 
-Buffer swizzle_scales(const QuantizedTensor& tensor) {
+/// NVFP4 and MXFP4 block scales in the tiles that Blackwell's matrix library reads.
+inline Buffer swizzle_scales(const QuantizedTensor& tensor) {
   TETRAD_CHECK(tensor.spec.format != Format::fp8 && tensor.order == CodeOrder::row_major,
                "the 128x4 tile layout is for row-major NVFP4 and MXFP4 scales, not for {}",
                describe(tensor.spec));
@@ -119,16 +114,4 @@ Buffer swizzle_scales(const QuantizedTensor& tensor) {
   return out;
 }
 
-Buffer unswizzle_scales(std::span<const std::byte> swizzled, std::int64_t rows, std::int64_t cols) {
-  TETRAD_CHECK(static_cast<std::int64_t>(swizzled.size()) == blackwell::scale_bytes(rows, cols),
-               "swizzled scales of a {} x {} scale matrix take {} bytes, not {}", rows, cols,
-               blackwell::scale_bytes(rows, cols), swizzled.size());
-  Buffer out(static_cast<std::size_t>(rows * cols));
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t col = 0; col < cols; ++col)
-      out.data()[row * cols + col] =
-          swizzled[static_cast<std::size_t>(blackwell::scale_offset(row, col, cols))];
-  return out;
-}
-
-}  // namespace tetrad
+}  // namespace tetrad::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/report/svg_chart.h"
+#include "tetrad/plot/svg_chart.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 
 namespace tetrad {
 namespace {

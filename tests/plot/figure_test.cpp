@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Averages, gaps, ranges and ticks.
 
-#include "tetrad/report/figure.h"
+#include "tetrad/plot/figure.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "report/make_runs.h"
+#include "plot/make_runs.h"
 #include "support/errors.h"
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 
 namespace tetrad {
 namespace {

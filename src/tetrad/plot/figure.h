@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tetrad/report/run_metrics.h"
+#include "tetrad/plot/run_metrics.h"
 
 namespace tetrad {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/report/chart.h"
+#include "tetrad/plot/chart.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 
 namespace tetrad {
 namespace {

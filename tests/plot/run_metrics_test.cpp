@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading the folder of a run, also of one that is going on or broken.
 
-#include "tetrad/report/run_metrics.h"
+#include "tetrad/plot/run_metrics.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "report/make_runs.h"
+#include "plot/make_runs.h"
 #include "support/errors.h"
 #include "support/files.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tetrad/report/figure.h"
+#include "tetrad/plot/figure.h"
 
 namespace tetrad {
 

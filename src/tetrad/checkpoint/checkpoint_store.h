@@ -38,7 +38,7 @@ struct CheckpointContents {
 
 struct WrittenCheckpoint {
   std::filesystem::path path;
-  std::uint64_t bytes = 0;  //!< of all its files
+  std::uint64_t bytes = 0;  //!< size of all its files
   double seconds = 0;
   /// What went wrong after the checkpoint was safe, such as an old one that cannot be deleted. For the log.
   std::vector<std::string> warnings;

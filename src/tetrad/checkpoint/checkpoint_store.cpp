@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/train/checkpoint_store.h"
+#include "tetrad/checkpoint/checkpoint_store.h"
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -15,12 +15,12 @@
 #include <system_error>
 #include <utility>
 
+#include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/safetensors.h"
 #include "tetrad/io/sha256.h"
-#include "tetrad/train/checkpoint_folder.h"
 
 namespace tetrad {
 namespace {

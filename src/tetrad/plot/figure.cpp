@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/report/figure.h"
+#include "tetrad/plot/figure.h"
 
 #include <algorithm>
 #include <cmath>

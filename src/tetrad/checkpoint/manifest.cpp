@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/train/manifest.h"
+#include "tetrad/checkpoint/manifest.h"
 
 #include <algorithm>
 #include <limits>

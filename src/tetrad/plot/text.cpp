@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 
 #include <fmt/format.h>
 

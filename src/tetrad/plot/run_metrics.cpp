@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/report/run_metrics.h"
+#include "tetrad/plot/run_metrics.h"
 
 #include <algorithm>
 #include <array>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The figures below the chart.
 
-#include "tetrad/report/summary.h"
+#include "tetrad/plot/summary.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "report/make_runs.h"
+#include "plot/make_runs.h"
 
 namespace tetrad {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "support/files.h"
-#include "tetrad/report/run_metrics.h"
+#include "tetrad/plot/run_metrics.h"
 
 namespace tetrad::testing {
 
