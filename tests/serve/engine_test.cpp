@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "serve/small_model.h"
-#include "tetrad/backend/cpu/bf16_kernel.h"
+#include "tetrad/backend/cpu/kernel_bf16.h"
 #include "tetrad/eval/score.h"
 
 namespace tetrad::testing::engine_test {

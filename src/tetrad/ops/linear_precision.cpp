@@ -15,6 +15,8 @@ std::string_view name_of(Operand operand) { return kOperandNames[static_cast<std
 
 std::string_view gemm_of(Operand operand) { return name_of(operand).substr(0, 5); }
 
+int axis_of(Operand operand) { return operand == Operand::dgrad_w || gemm_of(operand) == "wgrad" ? 0 : 1; }
+
 bool LinearPrecision::weight_codes_shared() const {
   const auto& forward = (*this)[Operand::fprop_w];
   const auto& backward = (*this)[Operand::dgrad_w];

@@ -24,6 +24,9 @@ inline constexpr std::array<std::string_view, kOperands> kOperandNames = {"fprop
 std::string_view name_of(Operand operand);
 /// The product that it belongs to: "fprop", "dgrad" or "wgrad".
 std::string_view gemm_of(Operand operand);
+/// The axis of QuantSpec. The matrix lies [tokens, features] or [out, in]; dgrad's weight and both of wgrad's
+/// operands are consumed along their first dimension.
+int axis_of(Operand operand);
 
 /// What one linear layer does at one point of a run.
 struct LinearPrecision {

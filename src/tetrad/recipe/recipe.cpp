@@ -16,10 +16,6 @@ constexpr std::array<Role, kOperands> kRoles = {Role::activation, Role::weight, 
 
 Role role_of(Operand operand) { return kRoles[static_cast<std::size_t>(operand)]; }
 
-/// The matrix lies [tokens, features] or [out, in]; dgrad's weight and both of wgrad's operands are consumed
-/// along their first dimension.
-int axis_of(Operand operand) { return operand == Operand::dgrad_w || gemm_of(operand) == "wgrad" ? 0 : 1; }
-
 /// A recipe of the paper, before the switches of a configuration.
 struct Table {
   std::string_view name;

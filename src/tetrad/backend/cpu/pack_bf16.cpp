@@ -3,9 +3,10 @@
 // and then pairs along K lie side by side and words are transposed; or they are columns, and then two of them
 // are interleaved.
 
-#include "tetrad/backend/cpu/bf16_pack.h"
+#include "tetrad/backend/cpu/pack_bf16.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "tetrad/backend/codec.h"
@@ -40,6 +41,40 @@ struct DenseSource {
       std::memcpy(&tile[l], in + l * stride, static_cast<std::size_t>(place.count) * sizeof(Bf16));
   }
 };
+
+constexpr auto kE2m1Values = [] {
+  std::array<float, 1 << 4> values{};
+  for (std::uint32_t code = 0; code < values.size(); ++code) values[code] = E2m1::decode(code);
+  return values;
+}();
+
+/// The values of E2M1 codes in the lowest four bits of each lane; what the others hold does not matter.
+inline F32x16 decode_e2m1(U32x16 codes) {
+#if defined(__AVX512F__)
+  return F32x16(
+      _mm512_maskz_permutexvar_ps(0xFFFF, __m512i(codes), __m512(load_lanes(kE2m1Values.data()))));
+#else
+  float values[kTile];
+  for (int i = 0; i < kTile; ++i) values[i] = E2m1::decode(codes[i] & 0xFu);
+  return load_lanes(values);
+#endif
+}
+
+/// Sixteen columns of sixteen rows of E2M1 codes: bytes[p] holds columns 2p (lower nibble) and 2p + 1 of each
+/// row; scales are the rows'. Writes eight lines of a strip, each element code x scale, which must be exact.
+void decode_e2m1_tile(const std::uint8_t (&bytes)[kTile / 2][kTile], const float (&scales)[kTile],
+                      std::uint32_t* out) {
+  const F32x16 scale = load_lanes(scales);
+  for (std::int64_t p = 0; p < kTile / 2; ++p) {
+    U8x16 line;
+    std::memcpy(&line, bytes[p], sizeof(line));
+    const U32x16 codes = __builtin_convertvector(line, U32x16);
+    const U32x16 even = U32x16(decode_e2m1(codes) * scale) >> 16;
+    const U32x16 odd = U32x16(decode_e2m1(codes >> 4) * scale) & 0xFFFF0000u;
+    const U32x16 pairs = even | odd;
+    std::memcpy(out + p * kStrip, &pairs, sizeof(pairs));
+  }
+}
 
 /// Drops the lower half of f32 values that are BF16 values.
 inline U16x16 upper_halves(const float* values) {
@@ -239,15 +274,25 @@ void pack_pairs(const PairSource<Codec>& source, const Rectangle& part, std::uin
 
 }  // namespace
 
-bool has_slice_scales(const GemmOperand& operand) {
+namespace {
+
+/// FP8 whose scales are not alpha's business.
+bool has_blocks_of_fp8(const GemmOperand& operand) {
   const QuantizedTensor* tensor = operand.quantized();
   return tensor != nullptr && tensor->spec.format == Format::fp8 && !tensor->spec.block.is_whole();
 }
 
+}  // namespace
+
+bool has_slice_scales(const GemmOperand& operand) {
+  if (!has_blocks_of_fp8(operand)) return false;
+  const BlockShape& block = operand.quantized()->spec.block;
+  return (operand.is_transposed() ? block.rows : block.cols) == kScaledDepth;
+}
+
 bool is_packable(const GemmOperand& operand) {
   if (operand.dense() != nullptr) return operand.dense()->dtype == DType::bf16;
-  const BlockShape& block = operand.quantized()->spec.block;
-  return !has_slice_scales(operand) || (operand.is_transposed() ? block.rows : block.cols) == kScaledDepth;
+  return !has_blocks_of_fp8(operand) || has_slice_scales(operand);
 }
 
 void slice_scales(const GemmOperand& operand, std::int64_t first_row, std::int64_t count, std::int64_t k,

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "tetrad/backend/cpu/bf16_kernel.h"
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cpu/kernel_bf16.h"
 #include "tetrad/numerics/fp8.h"
 #include "tetrad/ops/gemm.h"
 
@@ -19,7 +19,8 @@ inline constexpr std::int64_t kScaledDepth = fp8::kBlock;
 /// not, are the same over each kScaledDepth of the depth.
 bool is_packable(const GemmOperand& operand);
 
-/// Whether the packed elements are still to be multiplied by slice_scales(): FP8 in blocks.
+/// Whether the packed elements are still to be multiplied by slice_scales(): FP8 in blocks along
+/// the depth.
 bool has_slice_scales(const GemmOperand& operand);
 
 /// What the packed elements of `count` rows from `first_row` are multiplied by, at depths [k, k +
@@ -30,12 +31,7 @@ void slice_scales(const GemmOperand& operand, std::int64_t first_row, std::int64
 /// Depth of a packed operand, in pairs: whole chunks of 16 elements.
 constexpr std::int64_t packed_pairs(std::int64_t depth) { return (depth + 15) / 16 * 8; }
 
-/// Words of a packed operand.
-constexpr std::int64_t packed_words(std::int64_t rows, std::int64_t depth) {
-  return (rows + kStrip - 1) / kStrip * kStrip * packed_pairs(depth);
-}
-
-/// Packs a part of the operand [rows, K] as strips, see bf16_kernel.h; missing rows and columns are zeros.
+/// Packs a part of the operand [rows, K] as strips, see kernel_bf16.h; missing rows and columns are zeros.
 /// first_row and first_col are multiples of 16.
 void pack_bf16(const GemmOperand& operand, const Rectangle& part, std::uint32_t* out);
 
