@@ -2,7 +2,6 @@
 
 #include "benchmarks.h"
 #include "random_data.h"
-#include "tetrad/core/threads.h"
 
 namespace tetrad::bench {
 
@@ -22,7 +21,7 @@ void ReferenceProduct::operator()() {
     return;
   }
   const auto blas_int = [](std::int64_t value) { return static_cast<blasint>(value); };
-  openblas_set_num_threads(thread_count());
+  openblas_set_num_threads(backend_.threads().count());
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_int(m_), blas_int(n_), blas_int(k_), 1.0f,
               a_.f32(), blas_int(k_), b_.f32(), blas_int(k_), 0.0f, out_.f32(), blas_int(n_));
   openblas_set_num_threads(1);

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "oracle/inputs.h"
-#include "tetrad/backend/cpu/decode.h"
-#include "tetrad/backend/cpu/quantize.h"
+#include "support/cpu.h"
 #include "tetrad/backend/cuda/blas.h"
 #include "tetrad/backend/cuda/error.h"
 #include "tetrad/backend/cuda/fp4_operand.h"
@@ -18,6 +17,8 @@
 
 namespace tetrad::cuda {
 namespace {
+
+using tetrad::testing::cpu_backend;
 
 Device& device() {
   static Device instance;
@@ -45,7 +46,8 @@ QuantizedTensor uploaded(const QuantizedTensor& host) {
 QuantizedTensor quantized(std::int64_t rows, std::int64_t cols, const QuantSpec& spec, CodeOrder order) {
   const std::vector<float> x = oracle::make_input("gaussian", rows, cols);
   QuantizedTensor tensor;
-  cpu::quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none}, tensor);
+  cpu_backend().quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none},
+                         tensor);
   return tensor;
 }
 

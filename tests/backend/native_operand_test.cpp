@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "oracle/inputs.h"
-#include "tetrad/backend/cpu/quantize.h"
+#include "support/cpu.h"
 #include "tetrad/backend/cuda/native.h"
 #include "tetrad/backend/cuda/swizzled_scales.cuh"
 #include "tetrad/backend/cuda/turned_tile.cuh"
@@ -15,6 +15,8 @@
 
 namespace tetrad::cuda {
 namespace {
+
+using tetrad::testing::cpu_backend;
 
 constexpr int kAmpere = 8;
 constexpr int kHopper = 9;
@@ -95,7 +97,8 @@ TEST(NativeOutput, BeginsAndGoesOnAtSixteenBytes) {
 QuantizedTensor quantized(std::int64_t rows, std::int64_t cols, const QuantSpec& spec, CodeOrder order) {
   const std::vector<float> x = oracle::make_input("gaussian", rows, cols);
   QuantizedTensor tensor;
-  cpu::quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none}, tensor);
+  cpu_backend().quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none},
+                         tensor);
   return tensor;
 }
 

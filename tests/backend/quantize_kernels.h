@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "support/cpu.h"
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cuda/quantize_problem.h"
 

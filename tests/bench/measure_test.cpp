@@ -5,10 +5,13 @@
 #include <chrono>
 #include <thread>
 
+#include "support/cpu.h"
 #include "tetrad/ops/backend.h"
 
 namespace tetrad::bench {
 namespace {
+
+using testing::cpu_backend;
 
 TEST(FastestSeconds, LeavesOutWhatIsLoadedAtFirst) {
   int calls = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/cpu.h"
 #include "support/files.h"
 #include "tetrad/config/config.h"
 #include "tetrad/interchange/checkpoint_source.h"

@@ -1,4 +1,5 @@
 #include "tetrad/model/estimate.h"
+#include "support/cpu.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +8,8 @@
 
 namespace tetrad {
 namespace {
+
+using testing::cpu_backend;
 
 class Estimates : public ::testing::TestWithParam<std::tuple<const char*, Recompute>> {};
 

@@ -22,13 +22,14 @@ double uniform(std::uint32_t word) { return (static_cast<double>(word) + 0.5) / 
 
 /// value(words) for the Philox words of each element.
 template <typename Value>
-std::vector<float> fill(const Parameter& parameter, std::uint64_t seed, const Value& value) {
+std::vector<float> fill(Threads& threads, const Parameter& parameter, std::uint64_t seed,
+                        const Value& value) {
   constexpr std::int64_t kPiece = 1 << 14;
   const std::uint32_t name = hash_of(parameter.name);
   const std::int64_t size = parameter.value.size();
   std::vector<float> values(static_cast<std::size_t>(size));
   float* out = values.data();
-  parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+  threads.parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(size, (piece + 1) * kPiece); ++i) {
       constexpr std::uint32_t kPurpose =
           0x494E4954;  // keeps these bits apart from those of other uses of the seed
@@ -51,7 +52,8 @@ bool ends_with(const Parameter& parameter, std::string_view suffix) {
 
 }  // namespace
 
-std::vector<float> initial_values(const Parameter& parameter, const ModelConfig& config, std::uint64_t seed) {
+std::vector<float> initial_values(Threads& threads, const Parameter& parameter, const ModelConfig& config,
+                                  std::uint64_t seed) {
   const auto constant = [&](float value) {
     return std::vector<float>(static_cast<std::size_t>(parameter.value.size()), value);
   };
@@ -59,17 +61,17 @@ std::vector<float> initial_values(const Parameter& parameter, const ModelConfig&
   if (ends_with(parameter, "conv.bias")) return constant(0);
   if (ends_with(parameter, "conv.weight")) {
     const double bound = 1 / std::sqrt(static_cast<double>(config.mamba.conv));
-    return fill(parameter, seed,
+    return fill(threads, parameter, seed,
                 [&](const PhiloxWords& words) { return bound * (2 * uniform(words[0]) - 1); });
   }
   if (ends_with(parameter, ".a_log"))
-    return fill(parameter, seed,
+    return fill(threads, parameter, seed,
                 [](const PhiloxWords& words) { return std::log(1 + 15 * uniform(words[0])); });
   if (ends_with(parameter, ".dt_bias")) {
     // softplus(bias) is log-uniform between these: time constants of tens to a thousand tokens
     constexpr double kShortest = 0.001;
     constexpr double kLongest = 0.1;
-    return fill(parameter, seed, [](const PhiloxWords& words) {
+    return fill(threads, parameter, seed, [](const PhiloxWords& words) {
       const double dt = kShortest * std::pow(kLongest / kShortest, uniform(words[0]));
       return dt + std::log(-std::expm1(-dt));
     });
@@ -77,7 +79,7 @@ std::vector<float> initial_values(const Parameter& parameter, const ModelConfig&
   const bool writes_residual = ends_with(parameter, ".out.weight") || ends_with(parameter, ".down.weight");
   const double scale =
       config.init_std * (writes_residual ? 1 / std::sqrt(static_cast<double>(config.blocks())) : 1.0);
-  return fill(parameter, seed, [&](const PhiloxWords& words) { return scale * normal(words); });
+  return fill(threads, parameter, seed, [&](const PhiloxWords& words) { return scale * normal(words); });
 }
 
 }  // namespace tetrad

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "tetrad/core/error.h"
-#include "tetrad/core/threads.h"
 #include "tetrad/numerics/blackwell_layout.h"
 #include "tetrad/numerics/e2m1.h"
 #include "tetrad/ops/quantize.h"
@@ -16,13 +15,11 @@ namespace {
 template <typename T>
 void transpose_elements(const T* in, std::int64_t rows, std::int64_t cols, T* out) {
   constexpr std::int64_t kPiece = 64;
-  parallel_for((rows + kPiece - 1) / kPiece, [&](std::int64_t piece) {
-    const std::int64_t row_end = std::min(rows, (piece + 1) * kPiece);
-    for (std::int64_t first = 0; first < cols; first += kPiece)
-      for (std::int64_t row = piece * kPiece; row < row_end; ++row)
-        for (std::int64_t col = first; col < std::min(cols, first + kPiece); ++col)
+  for (std::int64_t first_row = 0; first_row < rows; first_row += kPiece)
+    for (std::int64_t first_col = 0; first_col < cols; first_col += kPiece)
+      for (std::int64_t row = first_row; row < std::min(rows, first_row + kPiece); ++row)
+        for (std::int64_t col = first_col; col < std::min(cols, first_col + kPiece); ++col)
           out[col * rows + row] = in[row * cols + col];
-  });
 }
 
 std::size_t scale_element_bytes(const QuantizedTensor& tensor) {
@@ -42,7 +39,7 @@ QuantizedTensor empty_like(const QuantizedTensor& tensor) {
 
 /// Packed codes [rows, cols/2] -> [cols, rows/2]: nibbles change partners.
 void transpose_packed(const std::uint8_t* in, std::int64_t rows, std::int64_t cols, std::uint8_t* out) {
-  parallel_for(cols / 2, [&](std::int64_t pair) {
+  for (std::int64_t pair = 0; pair < cols / 2; ++pair)
     for (std::int64_t row = 0; row < rows; row += 2) {
       const std::uint32_t upper = in[row * (cols / 2) + pair];
       const std::uint32_t lower = in[(row + 1) * (cols / 2) + pair];
@@ -50,7 +47,6 @@ void transpose_packed(const std::uint8_t* in, std::int64_t rows, std::int64_t co
       out[at] = pack_e2m1(unpack_e2m1_even(upper), unpack_e2m1_even(lower));
       out[at + rows / 2] = pack_e2m1(unpack_e2m1_odd(upper), unpack_e2m1_odd(lower));
     }
-  });
 }
 
 }  // namespace

@@ -4,12 +4,13 @@
 #include "tetrad/backend/cpu/gemm_f32.h"
 
 namespace tetrad::cpu {
-void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate) {
+void gemm(Threads& threads, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+          Accumulate accumulate) {
   check(a, b, out, accumulate);
   if (is_for_gemm_bf16(a, b))
-    gemm_bf16(a, b, out, accumulate);
+    gemm_bf16(threads, a, b, out, accumulate);
   else
-    gemm_f32(a, b, out, accumulate);
+    gemm_f32(threads, a, b, out, accumulate);
 }
 
 }  // namespace tetrad::cpu

@@ -52,8 +52,10 @@ struct SliceScales {
 
 class Product {
  public:
-  Product(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate)
-      : a_(a),
+  Product(Threads& threads, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+          Accumulate accumulate)
+      : threads_(threads),
+        a_(a),
         b_(b),
         out_(out),
         depth_(a.cols()),
@@ -68,7 +70,7 @@ class Product {
       pack_panel(first_col, cols, words(packed_b, packed_words(cols, depth_)));
       const TileShape tile = tile_shape(out_.rows, cols);
       const std::int64_t across = ceil_div(cols, tile.cols);
-      parallel_for(ceil_div(out_.rows, tile.rows) * across, [&](std::int64_t i) {
+      threads_.parallel_for(ceil_div(out_.rows, tile.rows) * across, [&](std::int64_t i) {
         const std::int64_t row = i / across * tile.rows;
         const std::int64_t col = i % across * tile.cols;
         multiply_tile(
@@ -83,7 +85,7 @@ class Product {
     constexpr std::int64_t kElements = 1 << 15;
     const std::int64_t piece =
         kStrip * std::max<std::int64_t>(1, kElements / (kStrip * std::max<std::int64_t>(1, depth_)));
-    parallel_for(ceil_div(cols, piece), [&](std::int64_t i) {
+    threads_.parallel_for(ceil_div(cols, piece), [&](std::int64_t i) {
       const std::int64_t col = i * piece;
       pack_bf16(b_, {first_col + col, std::min(piece, cols - col), 0, depth_},
                 out + col * packed_pairs(depth_));
@@ -170,6 +172,7 @@ class Product {
       for (std::int64_t c = 0; c < count; ++c) out[c] = sums[c] * alpha_;
   }
 
+  Threads& threads_;
   const GemmOperand& a_;
   const GemmOperand& b_;
   MutableMatrixView out_;
@@ -186,10 +189,10 @@ bool is_for_gemm_bf16(const GemmOperand& a, const GemmOperand& b) {
   return has_bf16_kernel() && is_packable(a) && is_packable(b);
 }
 
-void gemm_bf16(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+void gemm_bf16(Threads& threads, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
                Accumulate accumulate) {
   thread_local Buffer packed_b;
-  Product(a, b, out, accumulate).run(packed_b);
+  Product(threads, a, b, out, accumulate).run(packed_b);
 }
 
 }  // namespace tetrad::cpu

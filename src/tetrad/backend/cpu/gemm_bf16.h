@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/gemm.h"
 
 namespace tetrad::cpu {
@@ -8,7 +9,7 @@ namespace tetrad::cpu {
 bool is_for_gemm_bf16(const GemmOperand& a, const GemmOperand& b);
 
 /// gemm() on BF16 dot products. The arguments have been checked.
-void gemm_bf16(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+void gemm_bf16(Threads& threads, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
                Accumulate accumulate);
 
 }  // namespace tetrad::cpu

@@ -39,15 +39,16 @@ struct Panel {
 
 /// Splits `extent` into pieces of a multiple of 16 and calls body(first, count) for each, in parallel.
 template <typename Body>
-void parallel_pieces(std::int64_t extent, std::int64_t other_extent, const Body& body) {
+void parallel_pieces(Threads& threads, std::int64_t extent, std::int64_t other_extent, const Body& body) {
   constexpr std::int64_t kElements = 1 << 15;
   const std::int64_t piece =
       16 * std::max<std::int64_t>(1, kElements / (16 * std::max<std::int64_t>(1, other_extent)));
-  parallel_for(ceil_div(extent, piece),
-               [&](std::int64_t i) { body(i * piece, std::min(piece, extent - i * piece)); });
+  threads.parallel_for(ceil_div(extent, piece),
+                       [&](std::int64_t i) { body(i * piece, std::min(piece, extent - i * piece)); });
 }
 
-Panel decode_bf16(const MatrixView& view, std::int64_t first, std::int64_t count, Buffer& buffer) {
+Panel decode_bf16(Threads& threads, const MatrixView& view, std::int64_t first, std::int64_t count,
+                  Buffer& buffer) {
   // The view's rows [first, first + count), in the order in which they lie.
   const bool by_rows = view.is_row_major();
   const std::int64_t lines = by_rows ? count : view.cols;
@@ -55,15 +56,15 @@ Panel decode_bf16(const MatrixView& view, std::int64_t first, std::int64_t count
   const std::int64_t line_stride = by_rows ? view.row_stride : view.col_stride;
   const Bf16* in = static_cast<const Bf16*>(view.data) + (by_rows ? first * view.row_stride : first);
   float* out = workspace(buffer, lines * length);
-  parallel_pieces(lines, length, [&](std::int64_t line, std::int64_t line_count) {
+  parallel_pieces(threads, lines, length, [&](std::int64_t line, std::int64_t line_count) {
     for (std::int64_t l = line; l < line + line_count; ++l)
       for (std::int64_t i = 0; i < length; ++i) out[l * length + i] = in[l * line_stride + i].to_f32();
   });
   return {out, length, !by_rows};
 }
 
-Panel decode_quantized(const QuantizedTensor& tensor, bool transposed, std::int64_t first, std::int64_t count,
-                       Buffer& buffer) {
+Panel decode_quantized(Threads& threads, const QuantizedTensor& tensor, bool transposed, std::int64_t first,
+                       std::int64_t count, Buffer& buffer) {
   // The operand's rows are the tensor's rows, or its columns if it is used transposed.
   const Rectangle part =
       transposed ? Rectangle{0, tensor.rows, first, count} : Rectangle{first, count, 0, tensor.cols};
@@ -71,23 +72,24 @@ Panel decode_quantized(const QuantizedTensor& tensor, bool transposed, std::int6
   const std::int64_t stride = row_major ? part.col_count : part.row_count;
   float* out = workspace(buffer, part.row_count * part.col_count);
   if (row_major)
-    parallel_pieces(part.row_count, part.col_count, [&](std::int64_t row, std::int64_t rows) {
+    parallel_pieces(threads, part.row_count, part.col_count, [&](std::int64_t row, std::int64_t rows) {
       decode(tensor, {part.first_row + row, rows, part.first_col, part.col_count}, DecodeTo::operand,
              out + row * stride, stride);
     });
   else
-    parallel_pieces(part.col_count, part.row_count, [&](std::int64_t col, std::int64_t cols) {
+    parallel_pieces(threads, part.col_count, part.row_count, [&](std::int64_t col, std::int64_t cols) {
       decode(tensor, {part.first_row, part.row_count, part.first_col + col, cols}, DecodeTo::operand,
              out + col * stride, stride);
     });
   return {out, stride, row_major == transposed};
 }
 
-Panel make_panel(const GemmOperand& operand, std::int64_t first, std::int64_t count, Buffer& buffer) {
+Panel make_panel(Threads& threads, const GemmOperand& operand, std::int64_t first, std::int64_t count,
+                 Buffer& buffer) {
   if (operand.quantized() != nullptr)
-    return decode_quantized(*operand.quantized(), operand.is_transposed(), first, count, buffer);
+    return decode_quantized(threads, *operand.quantized(), operand.is_transposed(), first, count, buffer);
   const MatrixView view = operand.is_transposed() ? operand.dense()->transposed() : *operand.dense();
-  if (view.dtype == DType::bf16) return decode_bf16(view, first, count, buffer);
+  if (view.dtype == DType::bf16) return decode_bf16(threads, view, first, count, buffer);
   const auto* data = static_cast<const float*>(view.data);
   return view.is_row_major() ? Panel{data + first * view.row_stride, view.row_stride, false}
                              : Panel{data + first, view.col_stride, true};
@@ -115,7 +117,7 @@ void multiply(const TileTask& task, const Panel& a, std::int64_t row, const Pane
 
 }  // namespace
 
-void gemm_f32(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+void gemm_f32(Threads& threads, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
               Accumulate accumulate) {
   thread_local Buffer buffer_a;
   thread_local Buffer buffer_b;
@@ -125,12 +127,12 @@ void gemm_f32(const GemmOperand& a, const GemmOperand& b, const MutableMatrixVie
 
   for (std::int64_t first_col = 0; first_col < out.cols; first_col += kPanel) {
     const std::int64_t cols = std::min(kPanel, out.cols - first_col);
-    const Panel panel_b = make_panel(b, first_col, cols, buffer_b);
+    const Panel panel_b = make_panel(threads, b, first_col, cols, buffer_b);
     for (std::int64_t first_row = 0; first_row < out.rows; first_row += kPanel) {
       const std::int64_t rows = std::min(kPanel, out.rows - first_row);
-      const Panel panel_a = make_panel(a, first_row, rows, buffer_a);
+      const Panel panel_a = make_panel(threads, a, first_row, rows, buffer_a);
       const std::int64_t tiles_across = ceil_div(cols, edge);
-      parallel_for(ceil_div(rows, edge) * tiles_across, [&](std::int64_t tile) {
+      threads.parallel_for(ceil_div(rows, edge) * tiles_across, [&](std::int64_t tile) {
         const std::int64_t row = tile / tiles_across * edge;
         const std::int64_t col = tile % tiles_across * edge;
         const TileTask task{std::min(edge, rows - row), std::min(edge, cols - col), a.cols(), alpha, beta};

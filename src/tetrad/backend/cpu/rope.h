@@ -1,9 +1,10 @@
 #pragma once
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/rope.h"
 
 namespace tetrad::cpu {
 
-void rope(const Rope& op);
+void rope(Threads& threads, const Rope& op);
 
 }  // namespace tetrad::cpu

@@ -3,6 +3,8 @@
 
 namespace tetrad {
 
-Backend& cuda_backend() { fail("this build has no CUDA backend: use the CPU"); }
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& /*options*/) {
+  fail("this build has no CUDA backend: use the CPU");
+}
 
 }  // namespace tetrad
