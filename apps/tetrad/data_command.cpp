@@ -36,7 +36,7 @@ void add_prepare(CLI::App& data, Action& action) {
       "Put what the tokenizer's template says around every document (Llama 3: <|begin_of_text|> "
       "in front), besides the end-of-document token");
   command->add_flag("--json", arguments->json, "One JSON object on stdout");
-  add_threads_option(*command);
+  add_threads_option(*command, arguments->threads);
   set_examples(*command,
                "  tetrad data prepare /usr/include/c++ -o headers\n"
                "  tetrad data prepare book.txt notes/ -o text --tokenizer tokenizer.json --heldout 0.05\n"
@@ -125,7 +125,7 @@ void add_convert(CLI::App& data, Action& action) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("ID");
   command->add_flag("--json", arguments->json, "One JSON object on stdout");
-  add_threads_option(*command);
+  add_threads_option(*command, arguments->threads);
   set_examples(
       *command,
       "  tetrad data convert fineweb_train_000001.bin fineweb_train_000002.bin -o fineweb --vocab 50257\n"
@@ -152,7 +152,7 @@ void add_inspect_tokens(CLI::App& data, Action& action) {
           "All ids must be below this (default: the vocabulary that NAME.json speaks of, if there is one)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--json", arguments->json, "One JSON object on stdout");
-  add_threads_option(*command);
+  add_threads_option(*command, arguments->threads);
   set_examples(*command,
                "  tetrad data inspect headers\n  tetrad data inspect foreign.bin --vocab 50257 --json");
   command->callback([&action, arguments] {

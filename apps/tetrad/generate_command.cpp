@@ -21,7 +21,8 @@ struct GenerateOptions {
 };
 
 void run(const GenerateOptions& options) {
-  LoadedModel model = load_model(options.model);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend);
   const Tokenizer& tokenizer = model.tokenizer();
   std::vector<std::int32_t> prompt = tokenizer.encode(options.prompt);
   const std::optional<std::int32_t> end = tokenizer.end_of_document();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TETRAD_C_TETRAD_H
 #define TETRAD_C_TETRAD_H
