@@ -46,7 +46,7 @@ build:
 
 # The program and both libraries.
 build-install: build
-	@$(compile) --target tetrad_static tetrad_shared
+	@$(compile) --target tetrad_static tetrad_shared tetrad_manual
 
 install: build-install
 	@cmake --install build --prefix $(PREFIX)
