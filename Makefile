@@ -24,7 +24,7 @@ help:
 	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
 	@echo "make check-report  quickstart's report, and samples of what reports can hold, in Chromium"
 	@echo "make crosscheck  beside the real readers: PyTorch, transformers, llama.cpp, lm-evaluation-harness and others (several GB)"
-	@echo "make lint        clang-format and clang-tidy, as CI runs them"
+	@echo "make lint        formatters and static analysis, as CI runs them: C++, CUDA, Python, shell, JavaScript"
 	@echo
 	@echo "These install nothing, and say what is missing:"
 	@echo "make build       build/tetrad (PRESET=portable for any processor)"
@@ -33,7 +33,7 @@ help:
 	@echo "make check-install  that projects can build with what is installed: examples/quantize"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make study       longer runs that show that training works: docs/results.md"
-	@echo "make format      rewrite the sources with clang-format"
+	@echo "make format      rewrite the sources as make lint wants them, where a tool can"
 	@echo "make clean       remove build folders"
 
 setup:
@@ -113,7 +113,7 @@ lint:
 	@scripts/lint
 
 format:
-	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+	@scripts/lint --fix
 
 clean:
 	rm -rf build build-portable build-sanitize build-gpu build-lint build-fuzz

@@ -60,7 +60,7 @@ struct Definition {
 Definition asked_for(const CompareOptions& options) {
   const ConfigArguments arguments(options.arguments);
   TETRAD_CHECK(!arguments.files.empty() && !options.arms.empty(),
-               "tell what to compare: CONFIG.yaml and --arms, or --resume DIR");
+               "nothing to compare; give CONFIG.yaml and --arms, or --resume DIR");
   ComparePlan plan = read_plan(options.arms);
   if (options.seeds > 0) plan.seeds = options.seeds;
   if (options.margin > 0) plan.margin = options.margin;
@@ -153,7 +153,7 @@ void check_data(const Comparison& comparison) {
 
 ExitCode run(const CompareOptions& options) {
   const fs::path folder = options.resume.empty() ? options.out : options.resume;
-  TETRAD_CHECK(!folder.empty() || options.dry_run, "tell where the runs and the report go: --out DIR");
+  TETRAD_CHECK(!folder.empty() || options.dry_run, "give a folder for the runs and the report: --out DIR");
   const Definition definition = define(options, folder);
   const Comparison comparison = expand(definition.plan, definition.common);
   if (options.dry_run) {

@@ -407,7 +407,7 @@ TEST_F(Training, ChecksOfACheckpoint) {
   EXPECT_EQ(named["checks"][0]["name"], source + ": closing brackets");
   EXPECT_EQ(named["checks"].back()["name"], source + ": fact at 90 % of 128 tokens");
 
-  // Of two choices the model takes one: with the other as the answer, it is wrong.
+  // The model takes one of two choices: with the other as the answer, it is wrong.
   const auto accuracy = [&](int answer) {
     write_file(folder_ / "quiz.jsonl", R"({"question": "call(", "choices": ["1);", "x y"], "answer": )" +
                                            std::to_string(answer) + "}\n");

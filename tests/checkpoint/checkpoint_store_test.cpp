@@ -30,7 +30,7 @@ using testing::write_file;
 
 using Problems = std::vector<CheckpointProblem>;
 
-/// What a checkpoint holds follows from `value`, so that two of the same step can be told apart.
+/// What a checkpoint holds follows from `value`, so that two of the same step differ.
 struct Contents {
   explicit Contents(std::int64_t step, char value)
       : weights(12, value), moments(8, static_cast<char>(value + 1)) {

@@ -39,7 +39,7 @@ TEST(BadConfig, UnknownKeys) {
       {"train: {checkpoint: {evry: 3}}", {"\"train.checkpoint.evry\"", "did you mean 'every'?"}},
       {"lr: 3", {"unknown key \"lr\"", "did you mean 'optim.lr'?"}},
       {"schedule: {weight_decay: 1}", {"did you mean 'optim.weight_decay'?"}},
-      {"zzzzzzzzz: 3", {"unknown key \"zzzzzzzzz\": here there are model, precision"}},
+      {"zzzzzzzzz: 3", {"unknown key \"zzzzzzzzz\"; valid keys: model, precision"}},
       {"precision: {operands: {fprop.y: fp8}}",
        {"\"precision.operands.fprop.y\"", "did you mean 'fprop.x'?"}},
       {"precision: {operands: {fprop: {dy: fp8}}}", {"\"precision.operands.fprop.dy\"", "wgrad.dy"}},

@@ -15,7 +15,7 @@ using testing::expect_bad_input;
 using testing::TemporaryFolder;
 using Ids = std::vector<std::int32_t>;
 
-/// A source whose tokens tell where they are from: base, base + 1, …
+/// A source whose tokens say where they are from: base, base + 1, …
 void write_counting(const std::string& name, std::int32_t base, std::int32_t count,
                     const std::string& hash = "h") {
   TokenFileWriter writer(name, base + count);

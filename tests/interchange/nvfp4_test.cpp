@@ -300,7 +300,7 @@ TEST_F(Serving, LayersThatStayInFp8AreLeftLikeThoseInBf16) {
   config.precision.high_precision.fp8 = {"blocks.1.*"};
   const auto parameters = tensor_map(config.model, Family::llama);
   const Nvfp4Plan plan(config.precision, config.model, parameters);
-  EXPECT_EQ(plan.size(), 6U);  // of three blocks
+  EXPECT_EQ(plan.size(), 6U);  // two layers in each of three blocks
   for (const MappedParameter& parameter : parameters)
     if (parameter.block <= 1) {
       EXPECT_EQ(plan.find(parameter), nullptr) << parameter.name;

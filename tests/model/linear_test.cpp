@@ -14,7 +14,7 @@
 namespace tetrad::testing::linear_test {
 namespace {
 
-constexpr std::int64_t kBlocks = 20;  // of the imagined model; the layer is in the middle
+constexpr std::int64_t kBlocks = 20;  // blocks of the imagined model; the layer is in the middle
 constexpr std::int64_t kBlock = 10;
 constexpr std::uint32_t kId = 6;
 constexpr std::uint64_t kSeed = 0x1234567890ull;
@@ -470,7 +470,7 @@ TEST_P(LinearDraws, MeanOfDxIsTheProductWithTheGradientAsItWas) {
   const Values weight = layer.values_of(values, Operand::dgrad_w);
   expect_unbiased(moments, product(dy.values(), weight, kSmall.out), 1e-4);
 
-  // The same with rounding to nearest is off by more than any of this: the test can tell.
+  // The same with rounding to nearest is off by more than any of this: the test can see it.
   PrecisionConfig nearest;
   nearest.sr = std::vector<std::string>{};
   const Recipe to_nearest(nearest, kBlocks);

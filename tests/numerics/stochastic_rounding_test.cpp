@@ -67,7 +67,7 @@ void assert_as_oracle(float x, std::uint32_t byte, StochasticBias bias) {
 /// |x| among the magnitudes of a format.
 struct Place {
   std::uint32_t below = 0;  //!< the largest code whose value is at most |x|
-  double fraction = 0;      //!< of the step to the next code; 0 from the largest magnitude on
+  double fraction = 0;      //!< how far towards the next code; 0 from the largest magnitude on
   double step = 0;
 };
 

@@ -43,7 +43,7 @@ struct Result {
       scale_bytes;  // NVFP4 [rows, cols/16] (16x16: once per row), MXFP4 [rows, ceil(cols/32)]
   std::vector<float>
       scales;      // FP8: [rows, ceil(cols/128)], [ceil(rows/128), ceil(cols/128)] or, for the whole, [1]
-  float amax = 0;  // of the quantized values, that is after a transform; NaN if any is not finite
+  float amax = 0;  // amax of the values after a transform; NaN if any is not finite
   std::vector<float> decoded;  // [rows, cols]
   long zero_scale_blocks = 0;  // not all zero, but the scale is
   long flushed = 0;            // x != 0 that decode to zero

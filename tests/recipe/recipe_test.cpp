@@ -29,7 +29,7 @@ PrecisionConfig config_of(std::string recipe) {
   return config;
 }
 
-/// Of a layer in the middle, which no recipe keeps in BF16.
+/// Precision of a layer in the middle, which no recipe keeps in BF16.
 LinearPrecision middle(const PrecisionConfig& config, double progress = 0) {
   return Recipe(config, kBlocks).at({"blocks.10.up", 10}, progress);
 }

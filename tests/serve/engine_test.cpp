@@ -21,7 +21,7 @@ using Tokens = std::vector<std::int32_t>;
 
 bool never() { return false; }
 
-/// Of different lengths, from 1 token on.
+/// Prompts of different lengths, from 1 token on.
 std::vector<Tokens> some_prompts(std::size_t count) {
   std::mt19937 generator(3);
   std::uniform_int_distribution<std::int32_t> pick(1, 255);

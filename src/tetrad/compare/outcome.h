@@ -44,7 +44,7 @@ struct ArmOutcome {
   double gap_nats = 0;
   std::int64_t ended = 0;  //!< trials
   std::int64_t divergences = 0;
-  double divergence_bound = 1;  //!< of the probability
+  double divergence_bound = 1;  //!< upper bound of the probability
   std::int64_t spikes = 0;
   double spikes_per_million_tokens = 0;
   std::int64_t skipped_steps = 0;

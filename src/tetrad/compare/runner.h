@@ -26,7 +26,7 @@ struct RunContext {
 };
 
 struct RunStyle {
-  std::optional<std::string> prefix;  //!< of what is said; nothing: only its log has it
+  std::optional<std::string> prefix;  //!< before every message; empty: messages go to the log alone
   bool saves_ends = true;             //!< false: only checkpoints that the configuration asks for
 };
 

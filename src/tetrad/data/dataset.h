@@ -33,9 +33,8 @@ class TokenSequences {
   /// Both spans have `sequence()` elements.
   void read(std::int64_t index, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const;
 
-  std::optional<double> bytes_per_token()
-      const;                              //!< bytes of text that a token stands for, if the file says it
-  std::optional<double> entropy() const;  //!< nats per token, of a synthetic source
+  std::optional<double> bytes_per_token() const;  //!< bytes of text per token, if the file says so
+  std::optional<double> entropy() const;          //!< nats per token, of a synthetic source
 
  private:
   TokenFile file_;
@@ -48,9 +47,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TokenFile& file);
 
 struct DatasetOptions {
   std::int64_t sequence = 0;  //!< tokens of a sequence
-  std::int64_t vocab = 0;     //!< the model's: all ids must be below it
+  std::int64_t vocab = 0;     //!< the model's; all ids must be below it
   std::int64_t samples = 0;   //!< sequences of the whole run; phases are fractions of it
-  std::uint64_t seed = 0;     //!< decides the order
+  std::uint64_t seed = 0;     //!< seed of the order
 };
 
 class Dataset {
@@ -67,7 +66,7 @@ class Dataset {
 
   /// The tokenizer of the sources, if it is known and can be loaded.
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
-  /// Its hash, also where only the token files know it; empty if nobody does.
+  /// Its hash, also where only the token files know it; empty if it is unknown.
   const std::string& tokenizer_hash() const { return tokenizer_hash_; }
 
   Mixture& mixture() { return *mixture_; }

@@ -31,7 +31,7 @@ class CheckpointSource {
   /// finite.
   std::vector<float> values(const MappedParameter& parameter) const;
 
-  /// nullptr: the run had none, or nobody knows which.
+  /// nullptr: the run had none, or it is unknown.
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   /// As tokenizer.json; empty if there is no tokenizer. Bytes become a BPE without merges.
   std::string tokenizer_json() const;

@@ -37,7 +37,7 @@ void add_llama(GgufMetadata& metadata, const ModelConfig& model) {
                                    {"llama.rope.dimension_count", u32(model.head_dim)},
                                    {"llama.rope.freq_base", static_cast<float>(rope.theta)}});
   if (!rope.scaling) return;
-  // llama.cpp has the result of the scaling (rope_freqs.weight), from which it cannot be told.
+  // llama.cpp has the result of the scaling (rope_freqs.weight), from which it cannot be recovered.
   const std::string prefix = kScalingPrefix;
   metadata.insert(metadata.end(), {{prefix + "factor", rope.scaling->factor},
                                    {prefix + "low_freq_factor", rope.scaling->low_freq_factor},
@@ -106,7 +106,7 @@ RopeConfig read_rope(const Metadata& metadata, std::int64_t head_dim) {
         metadata.get<float>(prefix + "factor"), metadata.get<float>(prefix + "low_freq_factor"),
         metadata.get<float>(prefix + "high_freq_factor"), metadata.whole(prefix + "original_context")};
   TETRAD_CHECK(rope.scaling || metadata.header().find_tensor(kGgufRopeFactors) == nullptr,
-               "{}: the scaling of its positions cannot be told from a GGUF file: import the safetensors",
+               "{}: a GGUF file does not say how its positions are scaled: import the safetensors",
                metadata.where());
   return rope;
 }

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 /// Longer sequences must be asked for: the memory of an evaluation grows with them.
 constexpr std::int64_t kMaxDefaultSequence = 4096;
 
-/// What a model of somebody else's is described by.
+/// What describes an imported model.
 struct ImportedModel {
   Config config;
   std::string tokenizer_json;  //!< empty: none that we read

@@ -36,7 +36,7 @@ struct MappedParameter {
   std::string name;                 //!< ours: "blocks.0.qkv.weight"
   std::vector<std::int64_t> shape;  //!< ours
   std::vector<Piece> pieces;        //!< in the order of their rows, all of which they cover
-  std::int64_t block = -1;          //!< of the pattern; -1: outside of the blocks
+  std::int64_t block = -1;          //!< index in the pattern; -1: outside of blocks
   std::string linear = {};          //!< name of the linear layer whose weight this is; empty: of none
   /// A second copy of a tied embedding, which readers accept if it is equal.
   std::optional<Piece> copy = {};
