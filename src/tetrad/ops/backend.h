@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -146,7 +147,13 @@ class Backend {
   virtual std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) = 0;
 };
 
+struct CpuOptions {
+  int threads = 0;              //!< 0: default_thread_count()
+  std::string instruction_set;  //!< empty: TETRAD_CPU, or the best that this processor has
+};
+
 /// The CPU: always there.
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
 Backend& cpu_backend();
 
 /// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA.
