@@ -54,7 +54,7 @@ void step(Backend& backend, const ModelConfig& model, const std::vector<std::str
 void tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& texts, int repeats,
                const Report& report);
 
-/// Of a square product that runs at full speed.
+/// Size of a square product that runs at full speed.
 inline std::int64_t large_edge(const Backend& backend) { return backend.name() == "cpu" ? 1024 : 8192; }
 
 /// Seconds of the product that bounds others: OpenBLAS SGEMM on the CPU (our own f32 product where it is not
@@ -80,9 +80,9 @@ class ReferenceProduct {
 
 struct Peak {
   double tflops = 0;
-  std::string name;  //!< of the product
+  std::string name;  //!< name of the product
 };
-/// Of the fastest large product.
+/// Speed of the fastest large product.
 Peak measure_peak(Backend& backend);
 
 }  // namespace tetrad::bench

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # ARM64 Linux from an x86-64 Debian or Ubuntu. Libraries are those of the foreign architecture (libfmt-dev:arm64 and so on), or
 # of a root given by -DTETRAD_ARM64_ROOT=...; programs run under qemu-user. scripts/check-arm64 sets all of it up.
 set(CMAKE_SYSTEM_NAME Linux)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The one interface through which everything above reaches the hardware. A backend implements every operation
-// of ops/; one that cannot throws at start-up, and nothing falls back silently.
+// The one interface through which everything above reaches the hardware. A backend implements all
+// operations of ops/; one that cannot throws at start-up, and nothing falls back silently.
 
 #include <algorithm>
 #include <array>
@@ -151,6 +151,12 @@ struct CpuOptions {
   int threads = 0;              //!< 0: default_thread_count()
   std::string instruction_set;  //!< empty: TETRAD_CPU, or the best that this processor has
 };
+
+struct CudaOptions {
+  int device = 0;
+  void* stream = nullptr;
+};
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 
 /// The CPU: always there.
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});

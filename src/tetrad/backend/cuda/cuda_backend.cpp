@@ -3,21 +3,21 @@
 
 #include <memory>
 
-#include "tetrad/backend/cuda/activation.h"
-#include "tetrad/backend/cuda/adamw.h"
-#include "tetrad/backend/cuda/attention.h"
-#include "tetrad/backend/cuda/attention_cudnn.h"
-#include "tetrad/backend/cuda/device.h"
-#include "tetrad/backend/cuda/elementwise.h"
-#include "tetrad/backend/cuda/embedding.h"
-#include "tetrad/backend/cuda/error.h"
-#include "tetrad/backend/cuda/gemm.h"
-#include "tetrad/backend/cuda/loss.h"
-#include "tetrad/backend/cuda/mamba2.h"
-#include "tetrad/backend/cuda/meter.h"
-#include "tetrad/backend/cuda/norm.h"
-#include "tetrad/backend/cuda/quantize.h"
-#include "tetrad/backend/cuda/rope.h"
+#include "tetrad/backend/cuda/attention/attention.h"
+#include "tetrad/backend/cuda/attention/cudnn_attention.h"
+#include "tetrad/backend/cuda/common/device.h"
+#include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/meter.h"
+#include "tetrad/backend/cuda/gemm/gemm.h"
+#include "tetrad/backend/cuda/layers/activation.h"
+#include "tetrad/backend/cuda/layers/adamw.h"
+#include "tetrad/backend/cuda/layers/elementwise.h"
+#include "tetrad/backend/cuda/layers/embedding.h"
+#include "tetrad/backend/cuda/layers/loss.h"
+#include "tetrad/backend/cuda/layers/norm.h"
+#include "tetrad/backend/cuda/layers/rope.h"
+#include "tetrad/backend/cuda/mamba2/mamba2.h"
+#include "tetrad/backend/cuda/quantize/quantize.h"
 #include "tetrad/core/error.h"
 #include "tetrad/ops/backend.h"
 
@@ -101,7 +101,7 @@ class CudaBackend final : public Backend {
   std::optional<double> busy() const override { return meter_.busy(); }
 
   /// The matrix units take FP8 with the reduction dimension last. The four-bit formats reach them as BF16,
-  /// which they take either way, or, where NVFP4 is native, are turned for the product: half a byte per
+  /// which they take either way, or, where NVFP4 is native, are transposed for the product: half a byte per
   /// value.
   CodeOrder preferred_order(const QuantSpec& spec) const override {
     return spec.format == Format::fp8 ? CodeOrder::row_major : Backend::preferred_order(spec);
@@ -173,6 +173,8 @@ class CudaBackend final : public Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) { return std::make_unique<CudaBackend>(); }
 
 Backend& cuda_backend() {
   static CudaBackend backend;

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// dk and dv: scores and their gradients are held transposed, [keys, queries], so that they are left operands
+// of the sums over queries as they stand.
+
+#include "tetrad/backend/cuda/attention/backward.cuh"
+
+namespace tetrad::cuda {
+namespace {
+
+/// How a block cuts its work.
+template <int kDim, bool kWarpgroups>
+struct Cut {
+  using Engine = WarpEngine<kDim == 64 ? 2 : 1>;  // two sums of kDim columns leave no room for more
+  static constexpr int kKeys = 128;
+  static constexpr int kQueries = 64;                 //!< copied together
+  static constexpr int kStep = 32;                    //!< of them at a time in registers
+  static constexpr int kBlocks = kDim == 64 ? 2 : 1;  //!< that are to fit a multiprocessor
+};
+template <int kDim>
+struct Cut<kDim, true> {
+  using Engine = WarpgroupEngine;
+  static constexpr int kKeys = kDim == 64 ? 192 : 128;
+  static constexpr int kQueries = 64;
+  static constexpr int kStep = 64;
+  static constexpr int kBlocks = 1;
+};
+
+template <int kDim, bool kWarpgroups>
+struct Sizes : Cut<kDim, kWarpgroups> {
+  using Base = Cut<kDim, kWarpgroups>;
+  using KeyTile = Tile<kDim, Base::kKeys>;
+  using QueryTile = Tile<kDim, Base::kQueries>;
+  static constexpr int kThreads = Base::kKeys / Base::Engine::kRows * Base::Engine::kGroup;
+  static constexpr unsigned kNumbers =
+      2 * Base::kQueries * sizeof(float);  //!< log_sum_exp and delta of a tile
+  static constexpr unsigned kBytes = 2 * KeyTile::kBytes + 4 * QueryTile::kBytes + 2 * kNumbers;
+  static_assert(kThreads >= 2 * Base::kQueries && Base::kKeys % Base::kQueries == 0);
+};
+
+/// What a block owns, and where the tiles of queries that it walks over come from: those at or after its
+/// keys, for each head of the group.
+template <typename Size>
+struct Walk {
+  using QueryTile = typename Size::QueryTile;
+  const BackwardParameters& p;
+  std::int64_t batch;
+  int kv_head;
+  int first;  //!< key
+  int tiles;  //!< of queries, of one head
+
+  __device__ explicit Walk(const BackwardParameters& parameters) : p(parameters) {
+    const int pair = static_cast<int>(blockIdx.x) % p.pairs;
+    batch = pair / p.kv_heads;
+    kv_head = pair % p.kv_heads;
+    first = static_cast<int>(blockIdx.x) / p.pairs * Size::kKeys;  // the first keys have the most queries
+    tiles = (p.sequence + Size::kQueries - 1) / Size::kQueries - first / Size::kQueries;
+  }
+  __device__ int steps() const { return tiles * p.group; }
+  __device__ int query(int index) const { return first + index % tiles * Size::kQueries; }
+
+  /// Queries and dout, then log_sum_exp and delta of them.
+  __device__ void copy(int index, unsigned tile, unsigned numbers) const {
+    const std::int64_t head = kv_head * p.group + index / tiles;
+    const std::int64_t row = batch * p.sequence + query(index);
+    const int count = p.sequence - query(index);
+    copy_tile<QueryTile, Size::kThreads>(tile, p.q.row(row) + head * QueryTile::kDim, p.q.stride, count);
+    copy_tile<QueryTile, Size::kThreads>(tile + QueryTile::kBytes, p.dout.row(row) + head * QueryTile::kDim,
+                                         p.dout.stride, count);
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread >= 2 * Size::kQueries) return;
+    const int i = thread % Size::kQueries;
+    const float* from = (thread < Size::kQueries ? p.log_sum_exp : p.delta) +
+                        (batch * p.heads + head) * p.sequence + query(index);
+    copy_async<4>(numbers + static_cast<unsigned>(thread) * 4, from + (i < count ? i : 0), i < count);
+  }
+};
+
+template <bool kMasked, int kM, int kN>
+__device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
+                                    int key, int query) {
+  const int lane = lane_index();
+#pragma unroll
+  for (int n = 0; n < kN; ++n)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int col = 8 * n + lane % 4 * 2 + c;
+      const float offset = log_sum_exp[col] * kLog2E;
+#pragma unroll
+      for (int i = 0; i < 2 * kM; ++i) {
+        float& p = scores[i / 2][n][i % 2 * 2 + c];
+        p = exp2_fast(p * scale - offset);
+        if (kMasked && key + 8 * i + lane / 4 > query + col) p = 0;
+      }
+    }
+}
+
+/// From scores [keys, queries] to probabilities. `key` and `query` are the first ones' positions.
+template <int kM, int kN>
+__device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
+                                          int key, int query) {
+  if (query < key + 16 * kM)
+    exponentiate<true>(scores, scale, log_sum_exp, key, query);
+  else
+    exponentiate<false>(scores, scale, log_sum_exp, key, query);
+}
+
+/// From gradients of probabilities to those of scores.
+template <int kM, int kN>
+__device__ inline void differentiate(const float (&probabilities)[kM][kN][4], float (&ds)[kM][kN][4],
+                                     const float* delta) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const float shift = delta[8 * n + lane_index() % 4 * 2 + c];
+#pragma unroll
+      for (int i = 0; i < 2 * kM; ++i) {
+        float& gradient = ds[i / 2][n][i % 2 * 2 + c];
+        gradient = probabilities[i / 2][n][i % 2 * 2 + c] * (gradient - shift);
+      }
+    }
+}
+
+template <int kDim, bool kWarpgroups>
+__global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim, kWarpgroups>::kBlocks)
+    keys_kernel(BackwardParameters p) {
+  using Size = Sizes<kDim, kWarpgroups>;
+  using Engine = typename Size::Engine;
+  using KeyTile = typename Size::KeyTile;
+  using QueryTile = typename Size::QueryTile;
+  constexpr int kM = Engine::kM;
+  constexpr int kN = Size::kStep / 8;
+  unsigned char* const shared = shared_memory();
+  unsigned char* const numbers = shared + 2 * KeyTile::kBytes + 4 * QueryTile::kBytes;
+  const unsigned k_tile = shared_address(shared);
+  const unsigned v_tile = k_tile + KeyTile::kBytes;
+  const unsigned stages = v_tile + KeyTile::kBytes;  // queries, dout; and again for the next ones
+
+  const Walk<Size> walk(p);
+  const std::int64_t row = walk.batch * p.sequence;
+  const std::int64_t col = walk.kv_head * kDim;
+  const auto copy_queries = [&](int index) {
+    walk.copy(index, stages + index % 2 * 2 * QueryTile::kBytes,
+              shared_address(numbers) + index % 2 * Size::kNumbers);
+  };
+  copy_tile<KeyTile, Size::kThreads>(k_tile, p.k.row(row + walk.first) + col, p.k.stride,
+                                     p.sequence - walk.first);
+  copy_tile<KeyTile, Size::kThreads>(v_tile, p.v.row(row + walk.first) + col, p.v.stride,
+                                     p.sequence - walk.first);
+  copy_queries(0);
+
+  const int group_key = walk.first + group_row<Engine>();
+  const int warp_key = walk.first + warp_row<Engine>();
+  const float scale = p.scale * kLog2E;
+  float dk[kM][kDim / 8][4] = {};
+  float dv[kM][kDim / 8][4] = {};
+  for (int index = 0; index < walk.steps(); ++index) {
+    wait_for_copies();
+    Engine::publish();
+    __syncthreads();  // the tile is there, and nobody reads the one before it any more
+    if (index + 1 < walk.steps()) copy_queries(index + 1);
+    if (group_key >= p.sequence) continue;
+    const unsigned q_tile = stages + index % 2 * 2 * QueryTile::kBytes;
+    const unsigned dout_tile = q_tile + QueryTile::kBytes;
+#pragma unroll 1
+    for (int step = 0; step < Size::kQueries; step += Size::kStep) {
+      const int query = walk.query(index) + step;
+      if (query + Size::kStep <= group_key) continue;  // all of them come before the keys
+      const float* const log_sum_exp = reinterpret_cast<float*>(numbers + index % 2 * Size::kNumbers) + step;
+      const float* const delta = log_sum_exp + Size::kQueries;
+      float scores[kM][kN][4];
+      float ds[kM][kN][4];
+      Engine::begin();
+      Engine::template multiply_rows<KeyTile, QueryTile>(scores, k_tile, group_row<Engine>(), q_tile, step);
+      Engine::end_batch();
+      Engine::template multiply_rows<KeyTile, QueryTile>(ds, v_tile, group_row<Engine>(), dout_tile, step);
+      Engine::end_batch();
+      Engine::template wait<1>(scores);
+      find_probabilities(scores, scale, log_sum_exp, warp_key, query);
+      Fragment p_left[kM][kN / 2];
+      to_fragments(scores, p_left);
+      Engine::template wait<0>(ds);
+      differentiate(scores, ds, delta);
+      Fragment ds_left[kM][kN / 2];
+      to_fragments(ds, ds_left);
+      Engine::begin(p_left, ds_left, dk, dv);
+      Engine::template multiply_add_columns<QueryTile>(dv, p_left, dout_tile, step);
+      Engine::template multiply_add_columns<QueryTile>(dk, ds_left, q_tile, step);
+      Engine::end_batch();
+      Engine::template wait<0>(dk, dv);
+    }
+  }
+  __syncthreads();  // the keys' tile is free
+  if (warp_key >= p.sequence) return;
+  float factor[2 * kM];
+#pragma unroll
+  for (int i = 0; i < 2 * kM; ++i) factor[i] = 1;
+  store_rows<KeyTile, kM>(dv, factor, shared, warp_row<Engine>(), p.dv.row(row + warp_key) + col, p.dv.stride,
+                          p.sequence - warp_key);
+#pragma unroll
+  for (int i = 0; i < 2 * kM; ++i) factor[i] = p.scale;
+  store_rows<KeyTile, kM>(dk, factor, shared, warp_row<Engine>(), p.dk.row(row + warp_key) + col, p.dk.stride,
+                          p.sequence - warp_key);
+}
+
+}  // namespace
+
+template <int kDim, bool kWarpgroups>
+void differentiate_keys(Device& device, const AttentionShape& shape, BackwardParameters p) {
+  using Size = Sizes<kDim, kWarpgroups>;
+  p.pairs = static_cast<int>(shape.batch * shape.kv_heads);
+  launch_with_shared(device, ceil_div(shape.sequence, Size::kKeys) * p.pairs, Size::kThreads, Size::kBytes,
+                     keys_kernel<kDim, kWarpgroups>, p);
+}
+template void differentiate_keys<64, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<64, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<128, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<128, true>(Device&, const AttentionShape&, BackwardParameters);
+
+}  // namespace tetrad::cuda

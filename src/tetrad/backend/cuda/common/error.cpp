@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/backend/cuda/common/error.h"
+
+#include "tetrad/core/error.h"
+
+namespace tetrad::cuda {
+namespace {
+
+[[noreturn]] void fail_at(const SourcePlace& where, std::string_view library, const char* what) {
+  throw Error(fmt::format("{}: {} ({}, {}:{})", library, what, where.function, where.file, where.line),
+              ExitCode::failure);
+}
+
+}  // namespace
+
+void check(cudaError_t result, SourcePlace where) {
+  if (result != cudaSuccess) fail_at(where, "CUDA", cudaGetErrorString(result));
+}
+
+void check(cublasStatus_t result, SourcePlace where) {
+  if (result != CUBLAS_STATUS_SUCCESS) fail_at(where, "cuBLASLt", cublasLtGetStatusString(result));
+}
+
+}  // namespace tetrad::cuda

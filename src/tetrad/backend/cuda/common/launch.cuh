@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Launching kernels, and the loop of those that do the same for every element of a matrix.
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "tetrad/backend/cuda/common/device.h"
+#include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/core/checked.h"
+#include "tetrad/ops/check_rows.h"
+
+namespace tetrad::cuda {
+
+template <typename... Parameters, typename... Arguments>
+void launch(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
+            void (*kernel)(Parameters...), Arguments&&... arguments) {
+  if (blocks == 0) return;
+  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, device.stream()>>>(
+      std::forward<Arguments>(arguments)...);
+  check_launch();
+}
+
+struct Extent {
+  std::int64_t rows, cols;
+};
+
+/// Calls body(row, col) for each group of kWidth columns, shared out among all threads of the grid.
+template <int kWidth, typename Body>
+__device__ inline void for_each_group(const Extent& extent, const Body& body) {
+  const std::int64_t groups = extent.cols / kWidth;
+  const std::int64_t total = extent.rows * groups;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step)
+    body(i / groups, i % groups * kWidth);
+}
+
+/// A grid for for_each_group().
+template <int kWidth, typename... Parameters, typename... Arguments>
+void launch_groups(Device& device, const Extent& extent, void (*kernel)(Parameters...),
+                   Arguments&&... arguments) {
+  constexpr int kThreads = 256;
+  constexpr std::int64_t kBlocksPerMultiprocessor = 16;
+  const std::int64_t blocks = ceil_div(extent.rows * (extent.cols / kWidth), std::int64_t{kThreads});
+  launch(device, std::min(blocks, kBlocksPerMultiprocessor * device.multiprocessors()), kThreads, 0, kernel,
+         std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace tetrad::cuda

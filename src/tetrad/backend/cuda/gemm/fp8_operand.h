@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// FP8 operands as Hopper's matrix units take them.
+
+#include "tetrad/backend/cuda/common/device.h"
+#include "tetrad/backend/cuda/gemm/scaled_operand.h"
+#include "tetrad/ops/gemm.h"
+
+namespace tetrad::cuda {
+
+/// Of operands that are both native. What has to be rearranged is written to Device::operand_a and operand_b.
+ScaledOperands fp8_operands(Device& device, const GemmOperand& a, const GemmOperand& b);
+
+}  // namespace tetrad::cuda

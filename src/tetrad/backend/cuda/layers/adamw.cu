@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// All tensors in one launch: a row of blocks for each.
+
+#include "tetrad/backend/cuda/layers/adamw.h"
+
+#include <cmath>
+#include <vector>
+
+#include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/reduce.cuh"
+
+namespace tetrad::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr unsigned kBlocksPerTensor = 128;
+
+struct Rates {
+  float learning_rate, beta1, beta2, epsilon, weight_decay, gradient_scale, first_correction,
+      second_correction;
+};
+
+__device__ inline void update(const Rates& rates, float decay, float& weight, float gradient, float& m,
+                              float& v) {
+  gradient *= rates.gradient_scale;
+  m = rates.beta1 * m + (1.0f - rates.beta1) * gradient;
+  v = rates.beta2 * v + (1.0f - rates.beta2) * gradient * gradient;
+  const float direction = m * rates.first_correction / (sqrtf(v * rates.second_correction) + rates.epsilon);
+  weight -= rates.learning_rate * (direction + decay * weight);
+}
+
+__global__ void adamw_kernel(const AdamWTensor* tensors, Rates rates) {
+  const AdamWTensor tensor = tensors[blockIdx.y];
+  const float decay = tensor.decay ? rates.weight_decay : 0.0f;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  // Buffers are aligned to more than four floats.
+  const std::int64_t quads = tensor.size / 4;
+  for (std::int64_t i = first; i < quads; i += step) {
+    float4 weight = reinterpret_cast<float4*>(tensor.weight)[i];
+    const float4 gradient = reinterpret_cast<const float4*>(tensor.gradient)[i];
+    float4 m = reinterpret_cast<float4*>(tensor.first_moment)[i];
+    float4 v = reinterpret_cast<float4*>(tensor.second_moment)[i];
+    update(rates, decay, weight.x, gradient.x, m.x, v.x);
+    update(rates, decay, weight.y, gradient.y, m.y, v.y);
+    update(rates, decay, weight.z, gradient.z, m.z, v.z);
+    update(rates, decay, weight.w, gradient.w, m.w, v.w);
+    reinterpret_cast<float4*>(tensor.weight)[i] = weight;
+    reinterpret_cast<float4*>(tensor.first_moment)[i] = m;
+    reinterpret_cast<float4*>(tensor.second_moment)[i] = v;
+  }
+  for (std::int64_t i = quads * 4 + first; i < tensor.size; i += step)
+    update(rates, decay, tensor.weight[i], tensor.gradient[i], tensor.first_moment[i],
+           tensor.second_moment[i]);
+}
+
+/// partial[tensor, block]: sums of squares of the block's elements.
+__global__ void squares_kernel(const AdamWTensor* tensors, double* partial) {
+  __shared__ double shared[kWarp];
+  const AdamWTensor tensor = tensors[blockIdx.y];
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t quads = tensor.size / 4;
+  double sum = 0;
+  const auto add = [&](float g) { sum += static_cast<double>(g) * static_cast<double>(g); };
+  for (std::int64_t i = first; i < quads; i += step) {
+    const float4 gradient = reinterpret_cast<const float4*>(tensor.gradient)[i];
+    add(gradient.x);
+    add(gradient.y);
+    add(gradient.z);
+    add(gradient.w);
+  }
+  for (std::int64_t i = quads * 4 + first; i < tensor.size; i += step) add(tensor.gradient[i]);
+  sum = block_sum(sum, shared);
+  if (threadIdx.x == 0) partial[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+}
+
+const AdamWTensor* upload(Device& device, std::span<const AdamWTensor> tensors) {
+  auto* table = device.scratch<AdamWTensor>(Device::tables, static_cast<std::int64_t>(tensors.size()));
+  check(
+      cudaMemcpyAsync(table, tensors.data(), tensors.size_bytes(), cudaMemcpyHostToDevice, device.stream()));
+  return table;
+}
+
+dim3 grid_for(std::span<const AdamWTensor> tensors) {
+  return {kBlocksPerTensor, static_cast<unsigned>(tensors.size()), 1};
+}
+
+}  // namespace
+
+void adamw(Device& device, const AdamWStep& op) {
+  if (op.tensors.empty()) return;
+  const auto correction = [&](float beta) {
+    return static_cast<float>(1.0 /
+                              (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(op.step))));
+  };
+  const Rates rates{op.learning_rate,
+                    op.beta1,
+                    op.beta2,
+                    op.epsilon,
+                    op.weight_decay,
+                    op.gradient_scale,
+                    correction(op.beta1),
+                    correction(op.beta2)};
+  adamw_kernel<<<grid_for(op.tensors), kThreads, 0, device.stream()>>>(upload(device, op.tensors), rates);
+  check_launch();
+}
+
+std::vector<double> squared_norms(Device& device, std::span<const AdamWTensor> tensors) {
+  if (tensors.empty()) return {};
+  const std::size_t count = tensors.size() * kBlocksPerTensor;
+  auto* partial = device.scratch<double>(Device::partial_sums, static_cast<std::int64_t>(count));
+  squares_kernel<<<grid_for(tensors), kThreads, 0, device.stream()>>>(upload(device, tensors), partial);
+  check_launch();
+  std::vector<double> sums(count);
+  check(
+      cudaMemcpyAsync(sums.data(), partial, count * sizeof(double), cudaMemcpyDeviceToHost, device.stream()));
+  device.synchronize();
+  std::vector<double> norms(tensors.size(), 0.0);
+  for (std::size_t i = 0; i < count; ++i) norms[i / kBlocksPerTensor] += sums[i];
+  return norms;
+}
+
+}  // namespace tetrad::cuda

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dequantization, and the expansion of packed codes to the BF16 values that a product reads.
+
+#include "tetrad/backend/cuda/quantize/decode.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tetrad/backend/cuda/common/element.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
+#include "tetrad/backend/cuda/quantize/decode_group.cuh"
+
+namespace tetrad::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kElements = 16;
+
+int shift_of(std::int64_t extent) {
+  int shift = 0;
+  while (std::int64_t{1} << shift < extent) ++shift;
+  return shift;
+}
+
+DecodeProblem make_problem(const QuantizedTensor& tensor) {
+  DecodeProblem p;
+  p.codes = tensor.codes.as<std::uint8_t>();
+  p.scales = tensor.scales.data();
+  p.rows = tensor.rows;
+  p.cols = tensor.cols;
+  p.order = tensor.order;
+  p.form = tensor.form;
+  p.adaptive = tensor.spec.adaptive;
+  p.device_amax = tensor.device_amax.size() > 0 ? tensor.device_amax.as<float>() : nullptr;
+  p.amax = tensor.amax;
+  if (tensor.spec.block.is_whole()) return p;  // one scale everywhere
+  p.scale_row_shift = tensor.spec.format == Format::fp8 ? shift_of(tensor.spec.block.rows) : 0;
+  p.scale_row_stride = tensor.order == CodeOrder::row_major ? tensor.scale_cols() : 1;
+  p.scale_col_stride = tensor.order == CodeOrder::row_major ? 1 : tensor.scale_rows();
+  return p;
+}
+
+/// Into `out` row-major, or column-major without gaps.
+template <typename Codec, typename T>
+__global__ void __launch_bounds__(kThreads)
+    decode_kernel(DecodeProblem p, T* out, std::int64_t row_stride, std::int64_t col_stride) {
+  const float factor = p.tensor_decode();
+  const std::int64_t groups = p.cols / kElements;
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < p.rows * groups; i += step) {
+    // Neighbouring threads write neighbours.
+    const std::int64_t row = col_stride == 1 ? i / groups : i % p.rows;
+    const std::int64_t col = (col_stride == 1 ? i % groups : i / p.rows) * kElements;
+    float values[kElements];
+    decode_group<Codec>(p, row, col, factor, values);
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) assign(out[row * row_stride + (col + j) * col_stride], values[j]);
+  }
+}
+
+template <typename Codec, typename T>
+void launch_decode(Device& device, const DecodeProblem& p, T* out, std::int64_t row_stride,
+                   std::int64_t col_stride) {
+  constexpr std::int64_t kMost = 1 << 20;
+  const std::int64_t blocks =
+      std::min(ceil_div(p.rows * (p.cols / kElements), std::int64_t{kThreads}), kMost);
+  launch(device, blocks, kThreads, 0, decode_kernel<Codec, T>, p, out, row_stride, col_stride);
+}
+
+/// NVFP4, column-major: a thread has 16 columns of four rows, bytes [8][4], and writes [16][4] values.
+__global__ void __launch_bounds__(kThreads) expand_kernel(DecodeProblem p, Bf16* out) {
+  const auto per_line = static_cast<std::uint32_t>(p.rows / 4);
+  const std::uint32_t count = per_line * static_cast<std::uint32_t>(p.cols / kElements);
+  const std::uint32_t index = blockIdx.x * kThreads + threadIdx.x;
+  if (index >= count) return;
+  const std::uint32_t block = index / per_line;
+  const std::int64_t row = std::int64_t{index - block * per_line} * 4;
+  const auto word_at = [](const void* bytes, std::int64_t at) {
+    return *reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(bytes) + at);
+  };
+  std::uint32_t codes[kElements / 2];
+#pragma unroll
+  for (int k = 0; k < kElements / 2; ++k)
+    codes[k] = word_at(p.codes, (std::int64_t{block} * (kElements / 2) + k) * p.rows + row);
+  std::uint32_t scales[2];
+  expand_scales(word_at(p.scales, block * p.rows + row), scales);
+  Bf16* first = out + std::int64_t{block} * kElements * p.rows + row;
+#pragma unroll
+  for (int k = 0; k < kElements / 2; ++k) {
+    const ExpandedWord values = expand_word(codes[k], scales);
+    *reinterpret_cast<uint2*>(first + (2 * k) * p.rows) = {values.even[0], values.even[1]};
+    *reinterpret_cast<uint2*>(first + (2 * k + 1) * p.rows) = {values.odd[0], values.odd[1]};
+  }
+}
+
+}  // namespace
+
+void decode_values(Device& device, const QuantizedTensor& tensor, const MutableMatrixView& out) {
+  DecodeProblem problem = make_problem(tensor);
+  problem.has_tensor_scale = tensor.spec.format == Format::nvfp4;
+  with_type(out.dtype, [&]<typename T>(T) {
+    with_codec(tensor.spec.format, 0.0f, false, [&]<typename Codec>(const Codec&) {
+      launch_decode<Codec>(device, problem, static_cast<T*>(out.data), out.row_stride, std::int64_t{1});
+    });
+  });
+}
+
+void decode_operand(Device& device, const QuantizedTensor& tensor, Bf16* out) {
+  const DecodeProblem problem = make_problem(tensor);
+  const bool row_major = tensor.order == CodeOrder::row_major;
+  const std::int64_t threads = problem.rows / 4 * (problem.cols / kElements);
+  const bool vectors = problem.rows % 4 == 0 && reinterpret_cast<std::uintptr_t>(out) % sizeof(uint2) == 0;
+  if (tensor.spec.format == Format::nvfp4 && !row_major && vectors && threads < std::int64_t{1} << 31) {
+    launch(device, ceil_div(threads, std::int64_t{kThreads}), kThreads, 0, expand_kernel, problem, out);
+    return;
+  }
+  with_codec(tensor.spec.format, 0.0f, false, [&]<typename Codec>(const Codec&) {
+    launch_decode<Codec>(device, problem, out, row_major ? tensor.cols : 1, row_major ? 1 : tensor.rows);
+  });
+}
+
+}  // namespace tetrad::cuda

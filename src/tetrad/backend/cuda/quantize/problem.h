@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// One quantization as its kernels see it: plain numbers and device addresses. The matrix is the one consumed,
+// [rows, cols] with the blocks along cols; how it lies in memory is in the strides.
+//
+// Kernels are loops over functions of (problem, item) that know nothing of threads (generic_run.cuh,
+// nvfp4_block.cuh), so that a test can call them one item after another without a device.
+
+#include <cstdint>
+#include <limits>
+
+#include "tetrad/backend/codec.h"
+#include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
+#include "tetrad/numerics/bf16.h"
+#include "tetrad/ops/quantize.h"
+
+namespace tetrad::cuda {
+
+inline constexpr std::uint32_t kInfinityBits = 0x7F800000u;
+inline constexpr int kGroup = RandomStream::kGroup;  //!< elements that share random bits; divides every block
+
+/// The per-tensor state between the passes, in the device's memory.
+struct QuantState {
+  std::uint32_t amax_bits;  //!< of |x|, the largest: NaN and infinity are above everything
+};
+
+struct QuantProblem {
+  const void* x = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t row_stride = 0, col_stride = 1;  //!< in elements; one of them is 1
+  bool wide = false;                            //!< rows can be read 16 bytes at a time
+
+  Format format = Format::nvfp4;
+  Rounding rounding = Rounding::nearest;
+  int hadamard = 0;
+  std::uint32_t signs = kFixedSigns;
+  bool adaptive = false;
+  bool whole = false;                            //!< one scale for the tensor
+  int block_row_shift = 0, block_col_shift = 4;  //!< block extents are powers of two
+  std::int64_t block_rows_total = 0;             //!< the grid of blocks
+  std::int64_t block_cols_total = 0;
+
+  RandomStream random = {};
+  static constexpr int kRounds = 10;
+  std::uint32_t round_keys[kRounds][2] = {};  //!< of Philox, the same for every thread
+  PartOfTensor part = {};                     //!< total_cols filled in
+  bool amax_given = false;
+  float given_amax = 0;
+
+  CodeOrder order = CodeOrder::row_major;
+  Form form = Form::packed;
+  void* codes = nullptr;
+  void* scales = nullptr;
+  std::int64_t scale_rows = 0, scale_cols = 0;
+  float* amax = nullptr;  //!< of the result
+
+  QuantState* state = nullptr;
+  std::uint32_t* block_amax = nullptr;  //!< bits, [block_rows_total, block_cols_total]; generic kernels only
+  std::uint8_t* stretched = nullptr;    //!< likewise: whether 4/6 chose 4
+
+  /// Elements of a row that are handled together: a whole transform.
+  TETRAD_HD int run() const { return hadamard > kGroup ? hadamard : kGroup; }
+  TETRAD_HD std::int64_t runs() const { return rows * (cols / run()); }
+  TETRAD_HD bool is_row_major() const { return col_stride == 1; }
+  TETRAD_HD bool is_stochastic() const { return rounding != Rounding::nearest; }
+  TETRAD_HD StochasticBias bias() const {
+    return rounding == Rounding::stochastic ? StochasticBias::centred : StochasticBias::hardware;
+  }
+  TETRAD_HD std::int64_t block_of(std::int64_t row, std::int64_t col) const {
+    return (row >> block_row_shift) * block_cols_total + (col >> block_col_shift);
+  }
+  /// Where the group that begins at an element draws its random bytes.
+  TETRAD_HD std::uint32_t random_group(std::int64_t row, std::int64_t col) const {
+    const std::int64_t element = (part.first_row + row) * part.total_cols + part.first_col + col;
+    return static_cast<std::uint32_t>(element / kGroup);
+  }
+  /// random.group(random_group(row, col)), with the keys of the rounds ready.
+  TETRAD_HD PhiloxWords random_words(std::int64_t row, std::int64_t col) const {
+    std::uint32_t counter[4] = {random.step, random.microbatch, random.tensor, random_group(row, col)};
+    TETRAD_UNROLL_ON_DEVICE
+    for (const auto& key : round_keys) {
+      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
+      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
+      counter[0] = static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0];
+      counter[1] = static_cast<std::uint32_t>(p1);
+      counter[2] = static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1];
+      counter[3] = static_cast<std::uint32_t>(p0);
+    }
+    return {in_register(counter[0]), in_register(counter[1]), in_register(counter[2]),
+            in_register(counter[3])};
+  }
+  TETRAD_HD bool is_poisoned() const { return state->amax_bits >= kInfinityBits; }
+  /// What the tensor is scaled by, once the first pass is through.
+  TETRAD_HD float tensor_amax() const {
+    if (is_poisoned()) return std::numeric_limits<float>::quiet_NaN();
+    return amax_given ? given_amax : std::bit_cast<float>(state->amax_bits);
+  }
+};
+
+/// Of a matrix as consumed, into `out`, which has its shape, its order, its form and its buffers. What lies
+/// between the passes is left to the caller.
+QuantProblem make_problem(const MatrixView& consumed, const QuantSpec& spec, const QuantizeOptions& options,
+                          QuantizedTensor& out);
+
+/// A part of the statistics: of what one block of threads has measured.
+struct QuantPart {
+  double signal = 0, noise = 0, max_error = 0;
+  std::int64_t non_finite = 0, zero_scale_blocks = 0, measured = 0, flushed = 0, saturated = 0;
+
+  TETRAD_HD void merge(const QuantPart& other) {
+    signal += other.signal;
+    noise += other.noise;
+    max_error = other.max_error > max_error ? other.max_error : max_error;
+    non_finite += other.non_finite;
+    zero_scale_blocks += other.zero_scale_blocks;
+    measured += other.measured;
+    flushed += other.flushed;
+    saturated += other.saturated;
+  }
+};
+
+}  // namespace tetrad::cuda

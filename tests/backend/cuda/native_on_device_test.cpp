@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVFP4 operands in the layouts of native products, made on a device: any will do. The product itself needs
+// Blackwell.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+#include "oracle/inputs.h"
+#include "support/quantized_layout.h"
+#include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cpu/quantize.h"
+#include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/gemm/blas.h"
+#include "tetrad/backend/cuda/gemm/nvfp4_operand.h"
+#include "tetrad/core/tensor.h"
+
+namespace tetrad::cuda {
+namespace {
+
+using tetrad::testing::swizzle_scales;
+using tetrad::testing::transposed;
+
+Device& device() {
+  static Device instance;
+  return instance;
+}
+
+Buffer uploaded(const Buffer& host) {
+  Buffer result = device().allocate(host.size());
+  check(cudaMemcpy(result.data(), host.data(), host.size(), cudaMemcpyHostToDevice));
+  check(cudaDeviceSynchronize());  // the device's stream does not wait for such copies
+  return result;
+}
+
+QuantizedTensor uploaded(const QuantizedTensor& host) {
+  QuantizedTensor result;
+  result.spec = host.spec;
+  result.rows = host.rows;
+  result.cols = host.cols;
+  result.order = host.order;
+  result.codes = uploaded(host.codes);
+  result.scales = uploaded(host.scales);
+  return result;
+}
+
+QuantizedTensor quantized(std::int64_t rows, std::int64_t cols, const QuantSpec& spec, CodeOrder order) {
+  const std::vector<float> x = oracle::make_input("gaussian", rows, cols);
+  QuantizedTensor tensor;
+  cpu::quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none}, tensor);
+  return tensor;
+}
+
+void expect_on_device(const void* actual, const Buffer& expected) {
+  std::vector<std::byte> bytes(expected.size());
+  device().synchronize();
+  check(cudaMemcpy(bytes.data(), actual, bytes.size(), cudaMemcpyDeviceToHost));
+  EXPECT_EQ(std::memcmp(bytes.data(), expected.data(), bytes.size()), 0);
+}
+
+/// `expected` is the operand as it is multiplied: row-major, not transposed.
+void expect_operand(const ScaledOperand& actual, const QuantizedTensor& expected) {
+  EXPECT_EQ(actual.dtype, DType::f4);
+  EXPECT_EQ(actual.scaling, Scaling::vec16_e4m3);
+  EXPECT_EQ(actual.rows, expected.rows);
+  EXPECT_EQ(actual.depth, expected.cols);
+  expect_on_device(actual.codes, expected.codes);
+  expect_on_device(actual.scales, swizzle_scales(expected));
+}
+
+TEST(NativeOnDevice, OperandsAreThoseOfTheCpu) {
+  for (const auto& [m, n, k] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{16, 16, 32},
+                                {144, 272, 96},
+                                {1040, 528, 2080}}) {
+    const QuantizedTensor rows = quantized(m, k, {}, CodeOrder::row_major);
+    const QuantizedTensor columns = quantized(m, k, {}, CodeOrder::col_major);
+    const QuantizedTensor squares = quantized(k, n, {.block = {16, 16}}, CodeOrder::row_major);
+    const QuantizedTensor a = uploaded(rows);
+    const QuantizedTensor transposed_a = uploaded(columns);
+    const QuantizedTensor b = uploaded(squares);
+    const ScaledOperands operands = nvfp4_operands(device(), a, GemmOperand(b).transposed());
+    expect_operand(operands.a, rows);
+    expect_operand(operands.b, transposed(squares));
+    const ScaledOperands transposed = nvfp4_operands(device(), transposed_a, a);
+    expect_operand(transposed.a, rows);
+    expect_operand(transposed.b, rows);
+  }
+}
+
+std::vector<float> code_times_scale(const QuantizedTensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.rows * tensor.cols));
+  cpu::decode(tensor, {0, tensor.rows, 0, tensor.cols}, cpu::DecodeTo::operand, values.data(), tensor.cols);
+  return values;
+}
+
+TEST(NativeOnDevice, ProductIsThatOfTheValues) {
+  if (!device().is_native(Format::nvfp4))
+    GTEST_SKIP() << "an FP4 product needs compute capability 10.0; this is " << device().properties().name;
+  constexpr std::int64_t kM = 272;
+  constexpr std::int64_t kN = 528;
+  constexpr std::int64_t kK = 1056;
+  const QuantizedTensor a = quantized(kM, kK, {}, CodeOrder::row_major);
+  const QuantizedTensor b = quantized(kN, kK, {.block = {16, 16}}, CodeOrder::row_major);
+  const QuantizedTensor device_a = uploaded(a);
+  const QuantizedTensor device_b = uploaded(b);
+  constexpr float kBefore = 3.0f;
+  std::vector<float> out(kM * kN, kBefore);
+  Buffer device_out = device().allocate(out.size() * sizeof(float));
+  check(cudaMemcpy(device_out.data(), out.data(), device_out.size(), cudaMemcpyHostToDevice));
+  check(cudaDeviceSynchronize());
+  ASSERT_TRUE(multiply(device(), nvfp4_operands(device(), device_a, device_b),
+                       mutable_view_of(device_out.as<float>(), kM, kN), device().one(), device().one()))
+      << "cuBLASLt has no kernel";
+  device().synchronize();
+  check(cudaMemcpy(out.data(), device_out.data(), device_out.size(), cudaMemcpyDeviceToHost));
+
+  const std::vector<float> x = code_times_scale(a);
+  const std::vector<float> y = code_times_scale(b);
+  for (std::int64_t i = 0; i < kM; ++i)
+    for (std::int64_t j = 0; j < kN; ++j) {
+      double sum = kBefore;
+      double magnitude = kBefore;
+      for (std::int64_t k = 0; k < kK; ++k) {
+        const double product = static_cast<double>(x[static_cast<std::size_t>(i * kK + k)]) *
+                               static_cast<double>(y[static_cast<std::size_t>(j * kK + k)]);
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      ASSERT_NEAR(out[static_cast<std::size_t>(i * kN + j)], sum, 0x1p-24 * (kK + 8) * magnitude);
+    }
+}
+
+}  // namespace
+}  // namespace tetrad::cuda
