@@ -24,6 +24,8 @@ function(tetrad_collect_objects folder result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 tetrad_collect_objects(${CMAKE_SOURCE_DIR}/src/tetrad objects)
+get_property(cpu_objects GLOBAL PROPERTY TETRAD_CPU_OBJECTS)  # made from objects, so that they are none of a target's
+list(APPEND objects ${cpu_objects})
 add_library(tetrad_static STATIC EXCLUDE_FROM_ALL ${objects})
 set_target_properties(tetrad_static PROPERTIES OUTPUT_NAME tetrad EXPORT_NAME static LINKER_LANGUAGE CXX)
 

@@ -148,10 +148,9 @@ class Backend {
 };
 
 struct CpuOptions {
-  int threads = 0;
-  std::string instruction_set;
+  int threads = 0;              //!< 0: default_thread_count()
+  std::string instruction_set;  //!< empty: TETRAD_CPU, or the best that this processor has
 };
-std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
 
 struct CudaOptions {
   int device = 0;
@@ -160,6 +159,7 @@ struct CudaOptions {
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 
 /// The CPU: always there.
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
 Backend& cpu_backend();
 
 /// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA.

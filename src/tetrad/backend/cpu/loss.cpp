@@ -44,8 +44,10 @@ struct RunningSoftmax {
 /// One chunk of tokens.
 class TokenChunk {
  public:
-  TokenChunk(const CrossEntropy& op, std::int64_t first, std::int64_t count, std::span<Buffer, 3> buffers)
-      : op_(op),
+  TokenChunk(ProductKernel kernel, const CrossEntropy& op, std::int64_t first, std::int64_t count,
+             std::span<Buffer, 3> buffers)
+      : kernel_(kernel),
+        op_(op),
         count_(count),
         hidden_(rows(op.hidden, first, count)),
         targets_(op.targets + first),
@@ -73,7 +75,7 @@ class TokenChunk {
 
   void compute_logits(std::int64_t vocab) {
     const std::int64_t width = vocab_count(vocab);
-    gemm(hidden_, rows(op_.head, vocab, width), mutable_view_of(logits_, count_, width), Accumulate::no);
+    gemm(kernel_, hidden_, rows(op_.head, vocab, width), mutable_view_of(logits_, count_, width), Accumulate::no);
   }
 
   void see(std::int64_t vocab) {
@@ -110,9 +112,9 @@ class TokenChunk {
     });
     const MatrixView view = view_of(dlogits, count_, width);
     const MatrixView head = rows(op_.head, vocab, width);
-    gemm(view, GemmOperand(head).transposed(), mutable_view_of(dhidden_sum_, count_, op_.hidden.cols),
+    gemm(kernel_, view, GemmOperand(head).transposed(), mutable_view_of(dhidden_sum_, count_, op_.hidden.cols),
          vocab == 0 ? Accumulate::no : Accumulate::yes);
-    gemm(GemmOperand(view).transposed(), GemmOperand(hidden_).transposed(),
+    gemm(kernel_, GemmOperand(view).transposed(), GemmOperand(hidden_).transposed(),
          mutable_view_of(op_.dhead + vocab * op_.hidden.cols, width, op_.hidden.cols), Accumulate::yes);
   }
 
@@ -127,6 +129,7 @@ class TokenChunk {
     });
   }
 
+  ProductKernel kernel_;
   const CrossEntropy& op_;
   std::int64_t count_;
   MatrixView hidden_;
@@ -141,12 +144,12 @@ class TokenChunk {
 
 }  // namespace
 
-void cross_entropy(const CrossEntropy& op) {
+void cross_entropy(ProductKernel kernel, const CrossEntropy& op) {
   check(op);
   check_targets({op.targets, static_cast<std::size_t>(op.hidden.rows)}, op.head.rows);
   thread_local Buffer buffers[3];
   for (std::int64_t first = 0; first < op.hidden.rows; first += kTokens)
-    TokenChunk(op, first, std::min(kTokens, op.hidden.rows - first), buffers).run();
+    TokenChunk(kernel, op, first, std::min(kTokens, op.hidden.rows - first), buffers).run();
 }
 
 }  // namespace tetrad::cpu

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tetrad/backend/cpu/product_kernel.h"
 #include "tetrad/ops/loss.h"
 
 namespace tetrad::cpu {
 
-void cross_entropy(const CrossEntropy& op);
+void cross_entropy(ProductKernel kernel, const CrossEntropy& op);
 
 }  // namespace tetrad::cpu
