@@ -156,7 +156,7 @@ class Backend {
 
 struct CpuOptions {
   int threads = 0;              //!< 0: default_thread_count()
-  std::string instruction_set;  //!< empty: the best that this processor has
+  std::string instruction_set;  //!< empty: TETRAD_CPU, or the best that this processor has
 };
 
 /// The CPU: always there.

@@ -8,11 +8,12 @@
 #include "tetrad/backend/cpu/activation.h"
 #include "tetrad/backend/cpu/adamw.h"
 #include "tetrad/backend/cpu/attention.h"
-#include "tetrad/backend/cpu/kernel_bf16.h"
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cpu/elementwise.h"
 #include "tetrad/backend/cpu/embedding.h"
+#include "tetrad/backend/cpu/factory.h"
 #include "tetrad/backend/cpu/gemm.h"
+#include "tetrad/backend/cpu/instruction_sets.h"
 #include "tetrad/backend/cpu/loss.h"
 #include "tetrad/backend/cpu/mamba2.h"
 #include "tetrad/backend/cpu/norm.h"
@@ -33,21 +34,6 @@ std::string processor_name() {
   return "unknown";
 }
 
-/// Of this build, not of the machine: SIMD comes from the compiler.
-constexpr std::string_view instruction_set() {
-#if defined(__AVX512F__) && defined(__AVX512BW__)
-  return "AVX-512";
-#elif defined(__AVX2__)
-  return "AVX2";
-#elif defined(__ARM_FEATURE_SVE)
-  return "SVE";
-#elif defined(__ARM_NEON)
-  return "NEON";
-#else
-  return "the architecture's baseline";
-#endif
-}
-
 /// Calls body(first, count) for pieces of `bytes`, in parallel.
 template <typename Body>
 void parallel_pieces(Threads& threads, std::size_t bytes, const Body& body) {
@@ -60,22 +46,23 @@ void parallel_pieces(Threads& threads, std::size_t bytes, const Body& body) {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(const CpuOptions& options) : threads_(options.threads) {}
+  explicit CpuBackend(const cpu::VariantOptions& options)
+      : instruction_set_(options.instruction_set), kernel_(options.kernel), threads_(options.options.threads) {}
 
   std::string_view name() const override { return "cpu"; }
 
   std::vector<Property> properties() const override {
     return {{"processor", processor_name()},
             {"threads", std::to_string(threads_.count())},
-            {"compiled for", std::string(instruction_set())}};
+            {"instruction set", instructions()}};
   }
 
   std::vector<Property> kernels() const override {
     return {{"quantize", "16-lane tiles, two passes (compiler SIMD)"},
             {"dequantize", "compiler SIMD"},
-            {"gemm", cpu::has_bf16_kernel()
-                         ? "BF16 dot products (AVX512-BF16), f32 sums; f32 operands: fused multiply-adds"
-                         : "packed as f32, fused multiply-adds in a fixed order"},
+            {"gemm", kernel_ == cpu::ProductKernel::bf16
+                         ? "packed as BF16, BF16 products, f32 sums; f32 operands: fused multiply-adds"
+                         : "packed as f32, fused multiply-adds"},
             {"attention", "tiles with online softmax; backward recomputes scores"},
             {"scan", "chunked state-space duality, state passed between chunks"},
             {"cross_entropy", "head and softmax in chunks of tokens and vocabulary"},
@@ -119,7 +106,7 @@ class CpuBackend final : public Backend {
 
   void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
             Accumulate accumulate) override {
-    cpu::gemm(threads_, a, b, out, accumulate);
+    cpu::gemm(threads_, kernel_, a, b, out, accumulate);
   }
 
   void embedding(const EmbeddingForward& op) override { cpu::embedding(threads_, op); }
@@ -141,7 +128,7 @@ class CpuBackend final : public Backend {
   void activation(const ActivationBackward& op) override { cpu::activation(threads_, op); }
   void add(const Add& op) override { cpu::add(threads_, op); }
   void cast(const Cast& op) override { cpu::cast(threads_, op); }
-  void cross_entropy(const CrossEntropy& op) override { cpu::cross_entropy(threads_, op); }
+  void cross_entropy(const CrossEntropy& op) override { cpu::cross_entropy(threads_, kernel_, op); }
   void adamw(const AdamWStep& op) override { cpu::adamw(threads_, op); }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
     return cpu::squared_norms(threads_, tensors);
@@ -155,15 +142,27 @@ class CpuBackend final : public Backend {
     });
   }
 
+  /// The one taken, and which others there are.
+  std::string instructions() const {
+    const auto [usable, missing] = cpu_instruction_sets();
+    std::string others;
+    for (const std::string& name : usable)
+      if (name != instruction_set_) others += (others.empty() ? "; also here: " : ", ") + name;
+    std::string absent;
+    for (const std::string& name : missing)
+      absent += (absent.empty() ? "; not on this processor: " : ", ") + name;
+    return instruction_set_ + others + absent;
+  }
+
+  std::string instruction_set_;
+  cpu::ProductKernel kernel_;
   Threads threads_;
 };
 
 }  // namespace
-
-std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
-  TETRAD_CHECK(options.instruction_set.empty() || options.instruction_set == instruction_set(),
-               "this build has no kernels for {}, only for {}", options.instruction_set, instruction_set());
-  return std::make_unique<CpuBackend>(options);
-}
-
 }  // namespace tetrad
+
+/// The name differs from variant to variant.
+extern "C" tetrad::Backend* TETRAD_CPU_FACTORY(const tetrad::cpu::VariantOptions& options) {
+  return new tetrad::CpuBackend(options);
+}

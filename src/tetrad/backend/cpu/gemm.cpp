@@ -28,7 +28,8 @@ constexpr std::int64_t kSmallestTileRows = 32;
 constexpr std::int64_t kSmallestTileCols = 96;
 constexpr std::int64_t kEnoughTiles = 8;
 
-void pack(const GemmOperand& operand, const Rectangle& part, std::int64_t /*strip*/, std::uint32_t* out) {
+[[maybe_unused]] void pack(const GemmOperand& operand, const Rectangle& part, std::int64_t /*strip*/,
+                           std::uint32_t* out) {
   pack_bf16(operand, part, out);
 }
 void pack(const GemmOperand& operand, const Rectangle& part, std::int64_t strip, float* out) {
@@ -124,7 +125,8 @@ class Product {
     const std::int64_t blocks_down = ceil_div(tile.row_count, Kernel::kRows);
     float* part = workspace(buffer_part, kBlockSize * blocks_down);
     // Of the slices so far, where there are several.
-    const std::int64_t columns_of_blocks = ceil_div(ceil_div(tile.col_count, Kernel::kStripB), 2);
+    const std::int64_t columns_of_blocks =
+        ceil_div(ceil_div(tile.col_count, Kernel::kStripB), std::min<std::int64_t>(2, Kernel::kStrips));
     float* all_sums =
         depth_ <= slice_ ? nullptr : workspace(buffer_sums, kBlockSize * blocks_down * columns_of_blocks);
     SliceScales scales;
@@ -193,7 +195,7 @@ class Product {
 
   /// Two blocks of two rather than one of three and one of one.
   static std::int64_t strips_of_block(std::int64_t left) {
-    return left == Kernel::kStrips + 1 ? 2 : std::min(left, Kernel::kStrips);
+    return std::min(left == Kernel::kStrips + 1 ? 2 : left, Kernel::kStrips);
   }
 
   void finish_column(const Rectangle& column, const float* sums) const {
@@ -230,13 +232,13 @@ class Product {
 
 }  // namespace
 
-void gemm(Threads& threads, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
-          Accumulate accumulate) {
+void gemm(Threads& threads, ProductKernel kernel, const GemmOperand& a, const GemmOperand& b,
+          const MutableMatrixView& out, Accumulate accumulate) {
   check(a, b, out, accumulate);
-  if (has_bf16_kernel() && is_packable(a) && is_packable(b))
-    Product<KernelBf16>(threads, a, b, out, accumulate).run();
-  else
-    Product<KernelF32>(threads, a, b, out, accumulate).run();
+  if constexpr (kHasBf16Kernel)
+    if (kernel == ProductKernel::bf16 && is_packable(a) && is_packable(b))
+      return Product<KernelBf16>(threads, a, b, out, accumulate).run();
+  Product<KernelF32>(threads, a, b, out, accumulate).run();
 }
 
 }  // namespace tetrad::cpu

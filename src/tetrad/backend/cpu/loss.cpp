@@ -44,9 +44,10 @@ struct RunningSoftmax {
 /// One chunk of tokens.
 class TokenChunk {
  public:
-  TokenChunk(Threads& threads, const CrossEntropy& op, std::int64_t first, std::int64_t count,
-             std::span<Buffer, 3> buffers)
+  TokenChunk(Threads& threads, ProductKernel kernel, const CrossEntropy& op, std::int64_t first,
+             std::int64_t count, std::span<Buffer, 3> buffers)
       : threads_(threads),
+        kernel_(kernel),
         op_(op),
         count_(count),
         hidden_(rows(op.hidden, first, count)),
@@ -75,7 +76,7 @@ class TokenChunk {
 
   void compute_logits(std::int64_t vocab) {
     const std::int64_t width = vocab_count(vocab);
-    gemm(threads_, hidden_, rows(op_.head, vocab, width), mutable_view_of(logits_, count_, width),
+    gemm(threads_, kernel_, hidden_, rows(op_.head, vocab, width), mutable_view_of(logits_, count_, width),
          Accumulate::no);
   }
 
@@ -113,10 +114,10 @@ class TokenChunk {
     });
     const MatrixView view = view_of(dlogits, count_, width);
     const MatrixView head = rows(op_.head, vocab, width);
-    gemm(threads_, view, GemmOperand(head).transposed(),
+    gemm(threads_, kernel_, view, GemmOperand(head).transposed(),
          mutable_view_of(dhidden_sum_, count_, op_.hidden.cols),
          vocab == 0 ? Accumulate::no : Accumulate::yes);
-    gemm(threads_, GemmOperand(view).transposed(), GemmOperand(hidden_).transposed(),
+    gemm(threads_, kernel_, GemmOperand(view).transposed(), GemmOperand(hidden_).transposed(),
          mutable_view_of(op_.dhead + vocab * op_.hidden.cols, width, op_.hidden.cols), Accumulate::yes);
   }
 
@@ -132,6 +133,7 @@ class TokenChunk {
   }
 
   Threads& threads_;
+  ProductKernel kernel_;
   const CrossEntropy& op_;
   std::int64_t count_;
   MatrixView hidden_;
@@ -146,12 +148,12 @@ class TokenChunk {
 
 }  // namespace
 
-void cross_entropy(Threads& threads, const CrossEntropy& op) {
+void cross_entropy(Threads& threads, ProductKernel kernel, const CrossEntropy& op) {
   check(op);
   check_targets({op.targets, static_cast<std::size_t>(op.hidden.rows)}, op.head.rows);
   thread_local Buffer buffers[3];
   for (std::int64_t first = 0; first < op.hidden.rows; first += kTokens)
-    TokenChunk(threads, op, first, std::min(kTokens, op.hidden.rows - first), buffers).run();
+    TokenChunk(threads, kernel, op, first, std::min(kTokens, op.hidden.rows - first), buffers).run();
 }
 
 }  // namespace tetrad::cpu
