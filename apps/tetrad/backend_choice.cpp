@@ -8,7 +8,7 @@ namespace tetrad::app {
 Backend& choose_backend(const std::string& name) {
   if (name == "cpu") return cpu_backend();
   if (name == "cuda") return cuda_backend();
-  TETRAD_CHECK(name == "auto", "run.backend: '{}' is none of auto, cpu, cuda", name);
+  TETRAD_CHECK(name == "auto", "run.backend: '{}' is not auto, cpu or cuda", name);
   try {
     return cuda_backend();
   } catch (const Error&) {

@@ -22,7 +22,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   add_checkpoint_options(command, options);
   command
       .add_option("--precision", options.precision,
-                  "Of the forward pass: trained (as at the end of training), bf16, fp8, mxfp4, nvfp4 or f32")
+                  "Precision of the forward pass: trained (as at the end of training), bf16, fp8, mxfp4, "
+                  "nvfp4 or f32")
       ->check(CLI::IsMember({"trained", "bf16", "fp8", "mxfp4", "nvfp4", "f32"}))
       ->type_name("P")
       ->capture_default_str();
