@@ -9,7 +9,7 @@
 #include "model_commands.h"
 #include "tetrad/eval/checks.h"
 #include "tetrad/eval/evaluation.h"
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 
 namespace tetrad::app {
 namespace {

@@ -10,6 +10,8 @@
 #include "command.h"
 #include "config_arguments.h"
 #include "dry_run.h"
+#include "terminal.h"
+#include "tetrad/backend/memory.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
@@ -52,7 +54,7 @@ void adopt_model(Config& config, Provenance& provenance) {
                "{} is not a Tetrad checkpoint: import it first (tetrad import {} -o "
                "CHECKPOINT)",
                from.string(), from.string());
-  const std::filesystem::path checkpoint = find_checkpoint(from);
+  const std::filesystem::path checkpoint = find_checkpoint(from, &terminal());
   const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
   Config saved = load_config(files, {});
   const bool is_said = std::ranges::any_of(
@@ -164,7 +166,7 @@ ExitCode run(const TrainOptions& options) {
   const RunFolder held =
       resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, to_yaml(config));
   const std::filesystem::path& folder = held.path();
-  RunLog log(folder / "log.txt");
+  RunLog log(folder / "log.txt", terminal());
   warn_about_memory(config, backend, log);
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, folder, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,

@@ -11,6 +11,7 @@
 #include "oracle/oracle.h"
 #include "support/backends.h"
 #include "support/quant_cases.h"
+#include "support/quantized_layout.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 

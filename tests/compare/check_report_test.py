@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Proves that scripts/check-report can fail: breaks a good page in one place at a time and expects the check that is there for it
-to say so. Run by hand when the page or its checks change (about two minutes); exit codes as those of scripts/check-report."""
+to say so. About two minutes; exit codes as those of scripts/check-report."""
 
 import importlib.machinery
 import importlib.util

@@ -148,6 +148,8 @@ TEST(BadConfig, NotTheYamlOfAConfiguration) {
       {"a: &x [1]\nb: *x", {"bad.yaml:1", "anchors"}},
       {"model: {pattern: *-*-}", {"alias", "in quotes"}},
       {"model:\n  pattern: *-*-", {"bad.yaml:2", "alias", "in quotes"}},
+      {"model: {pattern: * }", {"alias", "in quotes"}},
+      {"model: *-", {"alias", "in quotes"}},
       {"train: !!map {}", {"tags", "not supported"}},
       {"train: {steps: !!int 3}", {"tags"}},
       {"? [a]\n: b", {"a key must be a word"}},

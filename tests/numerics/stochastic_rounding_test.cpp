@@ -15,7 +15,6 @@
 #include "oracle/oracle.h"
 #include "tetrad/numerics/e2m1.h"
 #include "tetrad/numerics/e4m3.h"
-#include "tetrad/numerics/e5m2.h"
 
 namespace tetrad {
 namespace {
@@ -42,15 +41,6 @@ struct StochasticE4m3 {
     return oracle::encode_stochastic_e4m3(x, byte, centred);
   }
   static double decode(int code) { return oracle::decode_e4m3(code); }
-};
-
-struct StochasticE5m2 {
-  using Format = E5m2;
-  static constexpr std::uint32_t kNegativeZero = 0x80;
-  static int encode(double x, int byte, bool centred) {
-    return oracle::encode_stochastic_e5m2(x, byte, centred);
-  }
-  static double decode(int code) { return oracle::decode_e5m2(code); }
 };
 
 constexpr std::array<StochasticBias, 2> kBiases = {StochasticBias::hardware, StochasticBias::centred};
@@ -138,7 +128,7 @@ double mean_bias(int offset, StochasticBias bias) {
 
 template <typename Case>
 class StochasticRounding : public ::testing::Test {};
-using StochasticCases = ::testing::Types<StochasticE2m1, StochasticE4m3, StochasticE5m2>;
+using StochasticCases = ::testing::Types<StochasticE2m1, StochasticE4m3>;
 TYPED_TEST_SUITE(StochasticRounding, StochasticCases);
 
 TYPED_TEST(StochasticRounding, EveryBf16AndByteAsTheOracle) {

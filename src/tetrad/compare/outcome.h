@@ -12,7 +12,7 @@
 #include "tetrad/compare/machine.h"
 #include "tetrad/compare/statistics.h"
 #include "tetrad/compare/trials.h"
-#include "tetrad/report/run_metrics.h"
+#include "tetrad/plot/run_metrics.h"
 
 namespace tetrad {
 

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "tetrad/model/estimate.h"
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {

@@ -10,6 +10,7 @@
 
 #include "tetrad/compare/machine.h"
 #include "tetrad/compare/trials.h"
+#include "tetrad/core/display.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/train/signals.h"
 #include "tetrad/train/trainer.h"
@@ -21,6 +22,7 @@ struct RunContext {
   std::string build;  //!< id of this program
   Backend& backend;
   const StopSignals& signals;
+  Display& display;
 };
 
 struct RunStyle {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Owned bytes, uninitialised until written: of this program, aligned for SIMD, or of a device.
+// Bytes, uninitialised until written: of this program, aligned for SIMD, of a device, or borrowed.
 
 #include <cstddef>
 #include <cstdlib>
@@ -20,6 +20,11 @@ class Buffer {
   using Release = void (*)(std::byte*);
   Buffer(std::byte* data, std::size_t bytes, Release release)
       : data_(data, release), size_(bytes), capacity_(bytes) {}
+
+  /// Memory that belongs to somebody else, who keeps it alive.
+  static Buffer borrow(std::span<std::byte> memory) {
+    return {memory.data(), memory.size(), [](std::byte*) {}};
+  }
 
   std::size_t size() const { return size_; }
   /// What is allocated: a buffer that was refitted may use less.

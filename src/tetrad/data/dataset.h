@@ -60,9 +60,6 @@ class Dataset {
   /// The next `sequences` samples of the run, [sequences, sequence] each, row-major.
   void next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets);
 
-  /// Where the rows of the last batch came from: indices into source_names().
-  std::span<const int> row_sources() const { return row_sources_; }
-
   std::span<const std::string> source_names() const { return names_; }
   const TokenSequences& source(const std::string& name) const;  //!< Throws Error (bad input): no such source.
   const TokenSequences* heldout(const std::string& name) const;  //!< nullptr: it has no held-out tokens
@@ -94,7 +91,6 @@ class Dataset {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string tokenizer_hash_;
   std::unique_ptr<Mixture> mixture_;
-  std::vector<int> row_sources_;
 };
 
 }  // namespace tetrad

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The one interface through which everything above reaches the hardware. A backend implements every operation
-// of ops/; one that cannot throws at start-up, and nothing falls back silently.
+// The one interface through which everything above reaches the hardware. A backend implements all
+// operations of ops/; one that cannot throws at start-up, and nothing falls back silently.
 
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -145,6 +146,18 @@ class Backend {
   /// Sum of squares of each tensor's gradient, in f64; infinity or NaN if one of its elements is not finite.
   virtual std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) = 0;
 };
+
+struct CpuOptions {
+  int threads = 0;
+  std::string instruction_set;
+};
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
+
+struct CudaOptions {
+  int device = 0;
+  void* stream = nullptr;
+};
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 
 /// The CPU: always there.
 Backend& cpu_backend();

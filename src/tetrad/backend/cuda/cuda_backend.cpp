@@ -174,6 +174,8 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) { return std::make_unique<CudaBackend>(); }
+
 Backend& cuda_backend() {
   static CudaBackend backend;
   return backend;

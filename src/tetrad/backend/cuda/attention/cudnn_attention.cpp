@@ -261,8 +261,11 @@ std::string cudnn_attention_state(const Device& device) {
   const MatrixView kv{nullptr, DType::bf16, 1024, 128, 768};
   const MutableMatrixView dq{nullptr, DType::bf16, 1024, 512, 768};
   const MutableMatrixView dkv{nullptr, DType::bf16, 1024, 128, 768};
-  const Recipe& forward = recipe_of(AttentionForward{shape, q, kv, kv, dq}, {});
-  const Recipe& backward = recipe_of(AttentionBackward{shape, q, kv, kv, q, nullptr, q, dq, dkv, dkv}, {});
+  const AttentionForward forward_op{shape, q, kv, kv, dq};
+  const AttentionBackward backward_op{shape, q, kv, kv, q, nullptr, q, dq, dkv, dkv};
+  const CudnnAttentionOptions options;
+  const Recipe& forward = recipe_of(forward_op, options);
+  const Recipe& backward = recipe_of(backward_op, options);
   if (!forward.plan) return version() + " refuses: " + forward.refusal;
   if (!backward.plan) return version() + ", forward only: " + backward.refusal;
   return version();
