@@ -10,7 +10,7 @@ std::unique_ptr<Backend> choose_backend(const std::string& name, int threads) {
   const CudaOptions cuda{.threads = threads};
   if (name == "cpu") return make_cpu_backend(cpu);
   if (name == "cuda") return make_cuda_backend(cuda);
-  TETRAD_CHECK(name == "auto", "run.backend: '{}' is none of auto, cpu, cuda", name);
+  TETRAD_CHECK(name == "auto", "run.backend: '{}' is not auto, cpu or cuda", name);
   try {
     return make_cuda_backend(cuda);
   } catch (const Error&) {

@@ -98,7 +98,7 @@ void run(const EvalOptions& options) {
 void add_eval(CLI::App& app, Action& action) {
   auto options = std::make_shared<EvalOptions>();
   CLI::App* command = app.add_subcommand(
-      "eval", "Loss, perplexity and bits per byte of a checkpoint, and checks of what it can do");
+      "eval", "Evaluate a checkpoint: loss, perplexity, bits per byte, and checks of what it can do");
   add_model_options(*command, options->model);
   command->add_option("--data", options->data, "Token files (NAME of NAME.bin and NAME.idx)")
       ->type_name("NAME");
@@ -108,20 +108,19 @@ void add_eval(CLI::App& app, Action& action) {
                    "given several times")
       ->allow_extra_args(false)
       ->type_name("FILE.jsonl");
-  command->add_flag(
-      "--checks", options->checks,
-      "Brackets and names in code, recall by length and depth, arithmetic by carries: on --data, "
-      "or else on what the run held out");
+  command->add_flag("--checks", options->checks,
+                    "Test brackets and names in code, recall by length and depth, arithmetic by carries, on "
+                    "--data or else on the run's held-out data");
   command
       ->add_option("--sequences", options->sequences,
-                   "How many sequences of each token file; 0 = all, and 32 for --checks")
+                   "Sequences from each token file; 0 = all, or 32 for --checks")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--sequence", options->sequence, "Tokens of a sequence; 0 = as in training")
+  command->add_option("--sequence", options->sequence, "Tokens per sequence; 0 = as in training")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--batch", options->batch, "Sequences at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
   set_examples(*command,
                "  tetrad eval run --data data/code-heldout\n"
                "  tetrad eval run/checkpoints/step-300 --data data/code-heldout --precision bf16 --json\n"

@@ -63,8 +63,8 @@ ExportSummary export_llama_cpp(const ExportCommand& command, const CheckpointSou
 /// What a format has no use for would else be passed over without a word.
 void check_options(const ExportCommand& command) {
   const auto refuse = [&](const char* option, const char* reason) {
-    TETRAD_CHECK(command.parsed->count(option) == 0, "{} is of no use for --to {}: {}; leave it out", option,
-                 command.to, reason);
+    TETRAD_CHECK(command.parsed->count(option) == 0, "{} has no effect with --to {}: {}; leave it out",
+                 option, command.to, reason);
   };
   if (command.to == "hf") refuse("--precision", "all weights keep their values, rounded to --dtype");
   if (command.to == "gguf") {
@@ -73,7 +73,7 @@ void check_options(const ExportCommand& command) {
   }
   if (command.to == "hf" || command.to == "gguf")
     for (const char* option : {"--calibrate", "--calibration-sequences", "--backend"})
-      refuse(option, "it has no scales of inputs");
+      refuse(option, "it has no input scales");
 }
 
 void run(const ExportCommand& command) {
@@ -108,7 +108,7 @@ void run(const ExportCommand& command) {
 
 void add_export(CLI::App& app, Action& action) {
   auto options = std::make_shared<ExportCommand>();
-  CLI::App* command = app.add_subcommand("export", "Writes a checkpoint as other programs read it");
+  CLI::App* command = app.add_subcommand("export", "Export a checkpoint for other programs");
   options->parsed = command;
   command
       ->add_option("CHECKPOINT", options->checkpoint,
@@ -118,17 +118,15 @@ void add_export(CLI::App& app, Action& action) {
       ->required()
       ->type_name("DIR");
   command
-      ->add_option(
-          "--to", options->to,
-          "hf: Hugging Face (Llama or Nemotron-H), as transformers and all others load it; modelopt, "
-          "compressed-tensors: the same in NVFP4, for servers; gguf: one file for llama.cpp, in NVFP4 or "
-          "BF16")
+      ->add_option("--to", options->to,
+                   "hf: Hugging Face (Llama or Nemotron-H); modelopt, compressed-tensors: the same in NVFP4, "
+                   "for inference servers; gguf: one file for llama.cpp, in NVFP4 or BF16")
       ->check(CLI::IsMember({"hf", "modelopt", "compressed-tensors", "gguf"}))
       ->type_name("FORMAT")
       ->capture_default_str();
   command
       ->add_option("--dtype", options->dtype,
-                   "Of weights that are not NVFP4: bf16, f16 or f32 (not for gguf)")
+                   "Type of weights that are not NVFP4: bf16, f16 or f32 (not for gguf)")
       ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->type_name("T")
       ->capture_default_str();
@@ -139,27 +137,27 @@ void add_export(CLI::App& app, Action& action) {
   command
       ->add_option(
           "--precision", options->precision,
-          "Which layers are NVFP4: trained (those that were at the end of training, with the very codes "
-          "of the forward pass) or nvfp4 (quantized now, whatever the training was); for gguf also bf16")
+          "Which layers are NVFP4: trained (those that were at the end of training, with the exact codes of "
+          "the forward pass) or nvfp4 (quantized now, however it was trained); for gguf also bf16")
       ->check(CLI::IsMember({"trained", "nvfp4", "bf16"}))
       ->type_name("P")
       ->capture_default_str();
   command
       ->add_option("--calibrate", options->calibration.data,
-                   "Token file or text from which modelopt and compressed-tensors get the scales of inputs "
+                   "Token file or text to calibrate the input scales of modelopt and compressed-tensors "
                    "(default: the run's held-out tokens)")
       ->type_name("NAME");
   command
-      ->add_option("--calibration-sequences", options->calibration.sequences, "How much of it, in sequences")
+      ->add_option("--calibration-sequences", options->calibration.sequences, "Sequences to calibrate with")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--backend", options->backend, "Of the calibration: auto, cpu or cuda")
+  command->add_option("--backend", options->backend, "Backend of the calibration: auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->type_name("B")
       ->capture_default_str();
-  command->add_flag("--force", options->force, "Replace what is there, if it is an earlier export");
-  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->add_flag("--force", options->force, "Replace an earlier export");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
   add_threads_option(*command, options->threads);
   set_examples(*command,
                "  tetrad export run -o model --to hf\n"

@@ -50,7 +50,7 @@ void add_import(CLI::App& app, Action& action) {
       ->required();
   command->add_option("-o,--out", options->out, "Checkpoint to write")->required()->type_name("CHECKPOINT");
   command->add_flag("--force", options->force, "Replace CHECKPOINT if it is an earlier import");
-  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
   add_threads_option(*command, options->threads);
   set_examples(*command,
                "  tetrad import Llama-3.2-1B -o llama\n"

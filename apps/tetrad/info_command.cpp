@@ -97,9 +97,9 @@ void run(bool json) {
 
 void add_info(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("info", "Hardware, backends, which kernel serves each operation, versions");
+      app.add_subcommand("info", "Show hardware, backends, the kernel of each operation, and versions");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON object on stdout");
+  command->add_flag("--json", *json, "Print one JSON object instead of text");
   set_examples(*command, "  tetrad info\n  tetrad info --json | jq .backends");
   command->callback([&action, json] {
     action = [json] {

@@ -33,7 +33,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   precisions.emplace_back("f32");
   command
       .add_option("--precision", options.precision,
-                  fmt::format("Of the forward pass: trained (as at the end of training), {} or f32",
+                  fmt::format("Precision of the forward pass: trained (as at the end of training), {} or f32",
                               fmt::join(kRecipeNames, ", ")))
       ->check(CLI::IsMember(precisions))
       ->type_name("P")

@@ -74,7 +74,7 @@ void add_quantize(CLI::App& app, Action& action) {
   command->add_flag("--adaptive", arguments.spec.adaptive, "4/6 adaptive block scaling (nvfp4)");
   command->add_flag("--dequantize", arguments.dequantize, "Also write NAME.dequantized in F32");
   command->add_flag("--demo", options->demo, "Quantize generated tensors in every format instead of a file");
-  command->add_flag("--json", arguments.json, "One JSON object on stdout");
+  command->add_flag("--json", arguments.json, "Print one JSON object instead of text");
   add_threads_option(*command, arguments.threads);
   set_examples(
       *command,

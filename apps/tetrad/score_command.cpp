@@ -101,7 +101,7 @@ void run(const ScoreOptions& options) {
 
 void add_score(CLI::App& app, Action& action) {
   auto options = std::make_shared<ScoreOptions>();
-  CLI::App* command = app.add_subcommand("score", "Log-probability of each of given tokens");
+  CLI::App* command = app.add_subcommand("score", "Log-probability of each given token");
   add_model_options(*command, options->model);
   command->add_option("--tokens", options->tokens, "Lines of token ids; - reads standard input")
       ->required()
@@ -114,7 +114,7 @@ void add_score(CLI::App& app, Action& action) {
       ->add_option("--gradients", options->gradients,
                    "Also write the gradient of the mean loss with respect to every parameter")
       ->type_name("FILE.safetensors");
-  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
   set_examples(*command,
                "  echo '104 101 108 108 111' | tetrad score run --tokens - --json\n"
                "  tetrad score run --tokens ids.txt --logits logits.safetensors --precision f32");

@@ -27,7 +27,7 @@ void check_same(const fs::path& folder, const Config& config) {
   saved.run = config.run;
   const std::vector<std::string> keys = differences(saved, config);
   TETRAD_CHECK(keys.empty(),
-               "{} was begun with another {}: choose another --out, or the configuration of then",
+               "{} was started with another {}: choose another --out, or use the original configuration",
                folder.string(), keys.empty() ? "" : keys[0]);
 }
 

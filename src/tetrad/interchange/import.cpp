@@ -190,7 +190,7 @@ ImportSummary import_checkpoint(Threads& threads, const fs::path& from, const fs
   std::error_code ignored;
   if (!fs::is_directory(from, ignored)) {
     TETRAD_CHECK(fs::exists(from, ignored),
-                 "{:?} is not there: name a folder with config.json and safetensors, or a GGUF file",
+                 "{:?} does not exist: name a folder with config.json and safetensors, or a GGUF file",
                  from.native());
     const GgufFile file(from);
     const ImportedModel model = read_gguf_model(file.header());
