@@ -40,8 +40,8 @@ TEST_P(InstructionSet, QuantizesToTheSameBytes) {
       QuantSpec in_order = spec;
       in_order.axis = order == CodeOrder::row_major ? 1 : 0;
       QuantizedTensor actual, expected;
-      backend_->quantize(view_of(x.data(), kRows, kCols), in_order, {.order = order, .random = kRandom}, actual);
-      reference_->quantize(view_of(x.data(), kRows, kCols), in_order, {.order = order, .random = kRandom},
+      backend_->quantize(view_of(x.data(), kRows, kCols), in_order, {.random = kRandom, .order = order}, actual);
+      reference_->quantize(view_of(x.data(), kRows, kCols), in_order, {.random = kRandom, .order = order},
                            expected);
       EXPECT_EQ(bytes_of(actual.codes), bytes_of(expected.codes));
       EXPECT_EQ(bytes_of(actual.scales), bytes_of(expected.scales));

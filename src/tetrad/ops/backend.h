@@ -52,6 +52,9 @@ class Backend {
   virtual std::vector<Property> properties() const = 0;
   /// Which kernel serves each operation.
   virtual std::vector<Property> kernels() const = 0;
+  /// What the bits of results depend on besides what the operations are given (docs/numerics.md): where all of
+  /// it is the same, so are they.
+  virtual std::vector<Property> bits_depend_on() const { return {{"backend", std::string(name())}}; }
 
   /// Memory that the operations below can use, and that nobody else may touch: it may be a device's. Every
   /// pointer of an operation points into such memory, except where its header says otherwise.
