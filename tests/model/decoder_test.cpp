@@ -99,9 +99,6 @@ class DecoderFamilies : public ::testing::TestWithParam<std::tuple<std::string, 
  protected:
   Backend& device() { return backend(std::get<0>(GetParam())); }
   const ModelConfig& config() { return std::get<1>(GetParam()).config; }
-
- private:
-  OneThread one_thread_;
 };
 
 double norm_of(const std::vector<double>& x) { return std::sqrt(dot(x, x)); }
@@ -366,8 +363,8 @@ TEST_P(DecoderFamilies, RefusesWhatDoesNotFit) {
 TEST_P(DecoderFamilies, LossesAndGradientsDoNotDependOnThreads) {
   for (const char* recipe : {"bf16", "nvfp4"}) {
     SCOPED_TRACE(recipe);
-    expect_same_for_any_threads([&] {
-      Trainee trainee(device(), config(), 4, 16, DType::bf16, recipe);
+    expect_same_for_any_threads(std::get<0>(GetParam()), [&](Backend& on) {
+      Trainee trainee(on, config(), 4, 16, DType::bf16, recipe);
       trainee.train();
       return std::pair(trainee.gradients(), trainee.losses);
     });
@@ -419,7 +416,11 @@ class Initialization : public ::testing::TestWithParam<std::string> {
   Backend& device() { return backend(GetParam()); }
 
   std::map<std::string, std::vector<double>> weights(const ModelConfig& config, std::uint64_t seed) {
-    Decoder decoder(device(), config, 1, 16, DType::bf16);
+    return weights(device(), config, seed);
+  }
+  std::map<std::string, std::vector<double>> weights(Backend& on, const ModelConfig& config,
+                                                     std::uint64_t seed) {
+    Decoder decoder(on, config, 1, 16, DType::bf16);
     decoder.initialize(seed);
     std::map<std::string, std::vector<double>> result;
     for (const auto& parameter : decoder.parameters()) {
@@ -428,9 +429,6 @@ class Initialization : public ::testing::TestWithParam<std::string> {
     }
     return result;
   }
-
- private:
-  OneThread one_thread_;
 };
 
 TEST_P(Initialization, DependsOnSeedAndNameOnly) {
@@ -448,7 +446,7 @@ TEST_P(Initialization, DependsOnSeedAndNameOnly) {
   ModelConfig other = tiny_hybrid();  // other blocks before it, and another batch of blocks after
   other.pattern = "*-M-";
   EXPECT_EQ(weights(other, 1).at("blocks.1.up.weight"), one.at("blocks.1.up.weight"));
-  expect_same_for_any_threads([&] { return weights(tiny_hybrid(), 3); });
+  expect_same_for_any_threads(GetParam(), [&](Backend& on) { return weights(on, tiny_hybrid(), 3); });
 }
 
 /// Mean and deviation within 5 standard errors of those of a normal distribution.

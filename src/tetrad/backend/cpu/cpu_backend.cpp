@@ -21,6 +21,7 @@
 #include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cpu/rope.h"
 #include "tetrad/core/checked.h"
+#include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/ops/backend.h"
 
@@ -36,9 +37,9 @@ std::string processor_name() {
 
 /// Calls body(first, count) for pieces of `bytes`, in parallel.
 template <typename Body>
-void parallel_pieces(std::size_t bytes, const Body& body) {
+void parallel_pieces(Threads& threads, std::size_t bytes, const Body& body) {
   constexpr std::size_t kPiece = std::size_t{1} << 20;
-  parallel_for(static_cast<std::int64_t>((bytes + kPiece - 1) / kPiece), [&](std::int64_t piece) {
+  threads.parallel_for(static_cast<std::int64_t>((bytes + kPiece - 1) / kPiece), [&](std::int64_t piece) {
     const std::size_t first = static_cast<std::size_t>(piece) * kPiece;
     body(first, std::min(kPiece, bytes - first));
   });
@@ -47,13 +48,13 @@ void parallel_pieces(std::size_t bytes, const Body& body) {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const cpu::VariantOptions& options)
-      : instruction_set_(options.instruction_set), kernel_(options.kernel) {}
+      : instruction_set_(options.instruction_set), kernel_(options.kernel), threads_(options.options.threads) {}
 
   std::string_view name() const override { return "cpu"; }
 
   std::vector<Property> properties() const override {
     return {{"processor", processor_name()},
-            {"threads", std::to_string(thread_count())},
+            {"threads", std::to_string(threads_.count())},
             {"instruction set", instructions()}};
   }
 
@@ -80,19 +81,21 @@ class CpuBackend final : public Backend {
             {"C library", gnu_get_libc_version()}};
   }
 
+  Threads& threads() override { return threads_; }
+
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
 
   void set_to_zero(std::span<std::byte> memory) override {
-    parallel_pieces(memory.size(), [&](std::size_t first, std::size_t count) {
+    parallel_pieces(threads_, memory.size(), [&](std::size_t first, std::size_t count) {
       std::memset(memory.data() + first, 0, count);
     });
   }
   void copy(std::span<const std::byte> from, std::span<std::byte> to) override {
-    parallel_pieces(from.size(), [&](std::size_t first, std::size_t count) {
-      std::memcpy(to.data() + first, from.data() + first, count);
-    });
+    copy_checked("copy", from, to);
   }
-  void upload(std::span<const std::byte> from, std::span<std::byte> to) override { copy(from, to); }
+  void upload(std::span<const std::byte> from, std::span<std::byte> to) override {
+    copy_checked("upload", from, to);
+  }
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& /*copy*/) override {
     return memory;
   }
@@ -106,44 +109,51 @@ class CpuBackend final : public Backend {
   using Backend::quantize;
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override {
-    return cpu::quantize(x, spec, options, out);
+    return cpu::quantize(threads_, x, spec, options, out);
   }
 
   void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) override {
-    cpu::dequantize(tensor, out);
+    cpu::dequantize(threads_, tensor, out);
   }
 
   void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
             Accumulate accumulate) override {
-    cpu::gemm(kernel_, a, b, out, accumulate);
+    cpu::gemm(threads_, kernel_, a, b, out, accumulate);
   }
 
-  void embedding(const EmbeddingForward& op) override { cpu::embedding(op); }
-  void embedding(const EmbeddingBackward& op) override { cpu::embedding(op); }
-  void rms_norm(const RmsNormForward& op) override { cpu::rms_norm(op); }
-  void rms_norm(const RmsNormBackward& op) override { cpu::rms_norm(op); }
-  void gated_norm(const GatedNormForward& op) override { cpu::gated_norm(op); }
-  void gated_norm(const GatedNormBackward& op) override { cpu::gated_norm(op); }
-  void rope(const Rope& op) override { cpu::rope(op); }
-  void attention(const AttentionForward& op) override { cpu::attention(op); }
-  void attention(const AttentionBackward& op) override { cpu::attention(op); }
-  void attention(const AttentionDecode& op) override { cpu::attention(op); }
-  void causal_conv(const CausalConvForward& op) override { cpu::causal_conv(op); }
-  void causal_conv(const CausalConvBackward& op) override { cpu::causal_conv(op); }
-  void scan(const ScanForward& op) override { cpu::scan(op); }
-  void scan(const ScanBackward& op) override { cpu::scan(op); }
-  void mamba2_step(const Mamba2Step& op) override { cpu::mamba2_step(op); }
-  void activation(const ActivationForward& op) override { cpu::activation(op); }
-  void activation(const ActivationBackward& op) override { cpu::activation(op); }
-  void add(const Add& op) override { cpu::add(op); }
-  void cast(const Cast& op) override { cpu::cast(op); }
-  void cross_entropy(const CrossEntropy& op) override { cpu::cross_entropy(kernel_, op); }
-  void adamw(const AdamWStep& op) override { cpu::adamw(op); }
+  void embedding(const EmbeddingForward& op) override { cpu::embedding(threads_, op); }
+  void embedding(const EmbeddingBackward& op) override { cpu::embedding(threads_, op); }
+  void rms_norm(const RmsNormForward& op) override { cpu::rms_norm(threads_, op); }
+  void rms_norm(const RmsNormBackward& op) override { cpu::rms_norm(threads_, op); }
+  void gated_norm(const GatedNormForward& op) override { cpu::gated_norm(threads_, op); }
+  void gated_norm(const GatedNormBackward& op) override { cpu::gated_norm(threads_, op); }
+  void rope(const Rope& op) override { cpu::rope(threads_, op); }
+  void attention(const AttentionForward& op) override { cpu::attention(threads_, op); }
+  void attention(const AttentionBackward& op) override { cpu::attention(threads_, op); }
+  void attention(const AttentionDecode& op) override { cpu::attention(threads_, op); }
+  void causal_conv(const CausalConvForward& op) override { cpu::causal_conv(threads_, op); }
+  void causal_conv(const CausalConvBackward& op) override { cpu::causal_conv(threads_, op); }
+  void scan(const ScanForward& op) override { cpu::scan(threads_, op); }
+  void scan(const ScanBackward& op) override { cpu::scan(threads_, op); }
+  void mamba2_step(const Mamba2Step& op) override { cpu::mamba2_step(threads_, op); }
+  void activation(const ActivationForward& op) override { cpu::activation(threads_, op); }
+  void activation(const ActivationBackward& op) override { cpu::activation(threads_, op); }
+  void add(const Add& op) override { cpu::add(threads_, op); }
+  void cast(const Cast& op) override { cpu::cast(threads_, op); }
+  void cross_entropy(const CrossEntropy& op) override { cpu::cross_entropy(threads_, kernel_, op); }
+  void adamw(const AdamWStep& op) override { cpu::adamw(threads_, op); }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
-    return cpu::squared_norms(tensors);
+    return cpu::squared_norms(threads_, tensors);
   }
 
  private:
+  void copy_checked(std::string_view what, std::span<const std::byte> from, std::span<std::byte> to) {
+    TETRAD_CHECK(from.size() <= to.size(), "{}: {} bytes into {}", what, from.size(), to.size());
+    parallel_pieces(threads_, from.size(), [&](std::size_t first, std::size_t count) {
+      std::memcpy(to.data() + first, from.data() + first, count);
+    });
+  }
+
   /// The one taken, and which others there are.
   std::string instructions() const {
     const auto [usable, missing] = cpu_instruction_sets();
@@ -158,6 +168,7 @@ class CpuBackend final : public Backend {
 
   std::string instruction_set_;
   cpu::ProductKernel kernel_;
+  Threads threads_;
 };
 
 }  // namespace

@@ -20,7 +20,8 @@
 #include "tetrad/ops/backend.h"
 
 extern "C" {
-tetrad::cpu::Factory tetrad_cpu_native, tetrad_cpu_baseline, tetrad_cpu_avx2, tetrad_cpu_avx512, tetrad_cpu_neon;
+tetrad::cpu::Factory tetrad_cpu_native, tetrad_cpu_baseline, tetrad_cpu_avx2, tetrad_cpu_avx512,
+    tetrad_cpu_neon;
 }
 
 namespace tetrad {
@@ -96,28 +97,25 @@ const Choice& named(const std::string& name) {
   const auto [usable, missing] = cpu_instruction_sets();
   const bool known = std::ranges::find(missing, name) != missing.end();
   throw Error(fmt::format("{} instruction set \"{}\"; valid: {}",
-                          known ? "this processor does not have the" : "this build has no kernels for the", name,
-                          fmt::join(usable, ", ")));
+                          known ? "this processor does not have the" : "this build has no kernels for the",
+                          name, fmt::join(usable, ", ")));
 }
 
 }  // namespace
 
 CpuInstructionSets cpu_instruction_sets() {
   CpuInstructionSets sets;
-  for (const Choice& choice : choices()) (choice.usable ? sets.usable : sets.missing).emplace_back(choice.name);
+  for (const Choice& choice : choices())
+    (choice.usable ? sets.usable : sets.missing).emplace_back(choice.name);
   return sets;
 }
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
   const char* forced = std::getenv("TETRAD_CPU");
-  const std::string name = options.instruction_set.empty() && forced != nullptr ? forced : options.instruction_set;
+  const std::string name =
+      options.instruction_set.empty() && forced != nullptr ? forced : options.instruction_set;
   const Choice& choice = name.empty() ? best() : named(name);
   return std::unique_ptr<Backend>(choice.make({options, choice.name, choice.kernel}));
-}
-
-Backend& cpu_backend() {
-  static const std::unique_ptr<Backend> backend = make_cpu_backend();
-  return *backend;
 }
 
 }  // namespace tetrad
