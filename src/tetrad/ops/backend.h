@@ -56,6 +56,9 @@ class Backend {
   virtual std::vector<Property> properties() const = 0;
   /// Which kernel serves each operation.
   virtual std::vector<Property> kernels() const = 0;
+  /// What the bits of results depend on besides what the operations are given (docs/numerics.md): where all of
+  /// it is the same, so are they.
+  virtual std::vector<Property> bits_depend_on() const { return {{"backend", std::string(name())}}; }
 
   /// For work on the program's side that belongs to this context. Idle while an operation runs.
   virtual Threads& threads() = 0;

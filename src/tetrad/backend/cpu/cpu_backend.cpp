@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gnu/libc-version.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -67,6 +68,17 @@ class CpuBackend final : public Backend {
             {"scan", "chunked state-space duality, state passed between chunks"},
             {"cross_entropy", "head and softmax in chunks of tokens and vocabulary"},
             {"norms, rope, activations, adamw", "compiler SIMD"}};
+  }
+
+  std::vector<Property> bits_depend_on() const override {
+#if defined(__x86_64__)
+    const bool flushes = kernel_ == cpu::ProductKernel::bf16;
+#else
+    const bool flushes = false;
+#endif
+    return {{"backend", "cpu"},
+            {"subnormals in BF16 products", flushes ? "zero" : "kept"},
+            {"C library", gnu_get_libc_version()}};
   }
 
   Threads& threads() override { return threads_; }

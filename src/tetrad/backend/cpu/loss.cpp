@@ -35,7 +35,7 @@ struct RunningSoftmax {
     for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, logits[i]);
     const float part = sum_in_lanes<float>(
         count, [&](std::int64_t i, float s) { return s + fast_exp(logits[i] - largest); });
-    sum = sum * std::exp(maximum - largest) + part;
+    sum = sum * fast_exp(maximum - largest) + part;
     maximum = largest;
   }
   float log_sum_exp() const { return maximum + std::log(sum); }

@@ -49,7 +49,7 @@ void step_head(const Mamba2Step& op, const float* xbc, std::int64_t head) {
   const float raw = op.dt.dtype == DType::bf16 ? static_cast<const Bf16*>(op.dt.data)[head].to_f32()
                                                : static_cast<const float*>(op.dt.data)[head];
   const float dt = softplus(raw + op.dt_bias[head]);
-  const float decay = fast_exp(dt * -std::exp(op.a_log[head]));
+  const float decay = fast_exp(dt * -fast_exp(op.a_log[head]));
   for (std::int64_t p = 0; p < shape.head_dim; ++p) {
     float* state = op.ssm_state + (head * shape.head_dim + p) * shape.state;
     const float scaled = dt * x[p];

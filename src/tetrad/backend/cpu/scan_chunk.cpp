@@ -52,7 +52,7 @@ void ChunkSteps::compute(const ScanInputs& in, const ChunkTask& task, std::int64
   }
 }
 
-float decay_rate(const ScanInputs& in, std::int64_t head) { return -std::exp(in.a_log[head]); }
+float decay_rate(const ScanInputs& in, std::int64_t head) { return -fast_exp(in.a_log[head]); }
 
 void scale_rows(const float* in, const float* factors, std::int64_t rows, std::int64_t width, float* out) {
   for (std::int64_t r = 0; r < rows; ++r)

@@ -57,6 +57,13 @@ class CudaBackend final : public Backend {
         {"norms, rope, activations, adamw", "own kernels"}};
   }
 
+  std::vector<Property> bits_depend_on() const override {
+    return {{"backend", "cuda"},
+            {"GPU", device_.properties().name},
+            {"cuBLASLt", std::to_string(cublasLtGetVersion())},
+            {"attention by cuDNN", cuda::cudnn_attention_state(device_)}};
+  }
+
   Threads& threads() override { return threads_; }
 
   Buffer allocate(std::size_t bytes) override { return device_.allocate(bytes); }
