@@ -58,7 +58,7 @@ install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
 
 # The program writes its own manual. One for another processor cannot, and is installed without.
 add_custom_target(tetrad_manual)
-if(NOT CMAKE_CROSSCOMPILING AND EXISTS ${CMAKE_SOURCE_DIR}/apps/tetrad/man_command.cpp)
+if(NOT CMAKE_CROSSCOMPILING)
   set(manual ${CMAKE_BINARY_DIR}/manual)
   add_custom_command(TARGET tetrad_manual POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E make_directory ${manual}
