@@ -52,22 +52,23 @@ struct BenchOptions {
   std::string tokenizer = {};  //!< empty: learn one
   std::int64_t vocab = 32768;
   int repeats = 15;
+  int threads = 0;
   bool json = false;
 };
 
 /// Prints figures as they come, or collects them for one JSON object.
 class Reporter {
  public:
-  Reporter(const Backend& backend, const std::string& title, bool json) : json_(json) {
+  Reporter(Backend& backend, const std::string& title, bool json) : json_(json) {
     const bool on_cpu = backend.name() == "cpu";
     const std::string hardware = hardware_name(backend);
     object_ = {{"benchmark", title},
                {"backend", backend.name()},
                {"hardware", hardware},
                {"figures", nlohmann::json::array()}};
-    if (on_cpu) object_["threads"] = thread_count();
-    heading_ =
-        fmt::format("{}, {}{}\n", title, hardware, on_cpu ? fmt::format(", {} threads", thread_count()) : "");
+    if (on_cpu) object_["threads"] = backend.threads().count();
+    heading_ = fmt::format("{}, {}{}\n", title, hardware,
+                           on_cpu ? fmt::format(", {} threads", backend.threads().count()) : "");
   }
 
   void operator()(const bench::Figure& figure) {
@@ -277,7 +278,7 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command.add_flag("--json", options.json, "Print one JSON object instead of text");
-  add_threads_option(command);
+  add_threads_option(command, options.threads);
 }
 
 }  // namespace
@@ -294,7 +295,8 @@ void add_bench(CLI::App& app, Action& action) {
     set_examples(*sub, benchmark.examples);
     sub->callback([&action, &benchmark, options] {
       action = [&benchmark, options] {
-        Backend& backend = choose_backend(options->backend);
+        const std::unique_ptr<Backend> chosen = choose_backend(options->backend, options->threads);
+        Backend& backend = *chosen;
         Reporter reporter(backend, title_of(benchmark, *options), options->json);
         benchmark.run(backend, *options, std::ref(reporter));
         reporter.finish(backend);

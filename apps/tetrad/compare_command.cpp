@@ -107,7 +107,8 @@ Definition define(const CompareOptions& options, const fs::path& folder) {
 Machine describe(Backend& backend) {
   const bench::Peak peak = bench::measure_peak(backend);
   const std::string name(backend.name());
-  return {name, hardware_name(backend), name == "cpu" ? thread_count() : 0, peak.tflops, peak.name};
+  return {name, hardware_name(backend), name == "cpu" ? backend.threads().count() : 0, peak.tflops,
+          peak.name};
 }
 
 ReportContext make_context(const CompareOptions& options) {
@@ -144,11 +145,11 @@ void print_plan(const Comparison& comparison) {
 }
 
 /// What is wrong with the data is found before anything is made. Only mixes have data of their own.
-void check_data(const Comparison& comparison) {
+void check_data(Threads& threads, const Comparison& comparison) {
   const Trial& first = comparison.trials.front();
   for (const Trial& trial : comparison.trials)
     if (trial.arm == first.arm && trial.seed == first.seed && trial.lr_factor == first.lr_factor)
-      open_dataset(trial.config);
+      open_dataset(threads, trial.config);
 }
 
 ExitCode run(const CompareOptions& options) {
@@ -161,9 +162,9 @@ ExitCode run(const CompareOptions& options) {
     return ExitCode::ok;
   }
   const RunConfig& how = comparison.trials.front().config.run;
-  if (how.threads > 0) set_thread_count(static_cast<int>(how.threads));
-  Backend& backend = choose_backend(how.backend);
-  check_data(comparison);
+  const std::unique_ptr<Backend> chosen = choose_backend(how.backend, static_cast<int>(how.threads));
+  Backend& backend = *chosen;
+  check_data(backend.threads(), comparison);
   ChecksConfig checks;
   for (const std::string& file : options.choices) checks.choices.push_back(read_questions(file));
   std::error_code error;

@@ -38,7 +38,7 @@ void add_prepare(CLI::App& data, Action& action) {
                     "Wrap every document in the special tokens of the tokenizer's template (Llama 3: "
                     "<|begin_of_text|> first), besides the end-of-document token");
   command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
-  add_threads_option(*command);
+  add_threads_option(*command, arguments->threads);
   set_examples(*command,
                "  tetrad data prepare /usr/include/c++ -o headers\n"
                "  tetrad data prepare book.txt notes/ -o text --tokenizer tokenizer.json --heldout 0.05\n"
@@ -126,7 +126,7 @@ void add_convert(CLI::App& data, Action& action) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("ID");
   command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
-  add_threads_option(*command);
+  add_threads_option(*command, arguments->threads);
   set_examples(
       *command,
       "  tetrad data convert fineweb_train_000001.bin fineweb_train_000002.bin -o fineweb --vocab 50257\n"
@@ -153,7 +153,7 @@ void add_inspect_tokens(CLI::App& data, Action& action) {
                    "All ids must be below this (default: the vocabulary in NAME.json, if there is one)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
-  add_threads_option(*command);
+  add_threads_option(*command, arguments->threads);
   set_examples(*command,
                "  tetrad data inspect headers\n  tetrad data inspect foreign.bin --vocab 50257 --json");
   command->callback([&action, arguments] {

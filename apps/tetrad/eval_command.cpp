@@ -29,7 +29,7 @@ nlohmann::json evaluate_data(LoadedModel& model, const EvalOptions& options) {
   nlohmann::json results = nlohmann::json::object();
   for (const std::string& name : options.data) {
     const TokenSequences data(name, model.sequence(), name);
-    data.file().validate(model.config().model.vocab);
+    data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
     Pass pass = model.pass();
     const Evaluation result = evaluate(model.decoder(), pass, data, options.batch, options.sequences);
     nlohmann::json entry = {
@@ -80,7 +80,8 @@ void run(const EvalOptions& options) {
   ChecksConfig config;
   if (options.sequences > 0) config.sequences = options.sequences;
   for (const std::string& file : options.choices) config.choices.push_back(read_questions(file));
-  LoadedModel model = load_model(options.model, options.batch, options.sequence);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend, options.batch, options.sequence);
   const NamedFiles files = data_to_check(model, options);
   nlohmann::json result = {{"checkpoint", model.path().string()}, {"data", evaluate_data(model, options)}};
   if (has_checks) {

@@ -26,6 +26,7 @@ struct ExportCommand {
   std::string backend = "auto";
   CalibrationOptions calibration;
   double shard_gb = static_cast<double>(kShardBytes) / 1e9;
+  int threads = 0;
   bool force = false;
   bool json = false;
 };
@@ -35,27 +36,28 @@ DType dtype_of(const std::string& name) {
   return name == "f16" ? DType::f16 : DType::bf16;
 }
 
-ExportSummary export_serving(const ExportCommand& command, const CheckpointSource& source,
+ExportSummary export_serving(const ExportCommand& command, const CheckpointSource& source, Backend& cpu,
                              const ExportOptions& options, const StopSignals& signals) {
   const PrecisionConfig precision = with_precision(source.config().precision, command.precision);
   const Nvfp4Plan plan(precision, source.config().model, source.parameters());
   plan.require_layers();  // before the calibration, which takes time
   check_export_folder(command.out, options.overwrite);
-  LoadedModel model(source.path(), {.precision = command.precision}, choose_backend(command.backend));
+  const std::unique_ptr<Backend> backend = choose_backend(command.backend, command.threads);
+  LoadedModel model(source.path(), {.precision = command.precision}, *backend);
   CalibrationOptions calibration = command.calibration;
   calibration.progress = stoppable_progress("calibrating", signals);
   const InputAmax amax = calibrate(model, calibration);
   const ServingFormat format =
       command.to == "modelopt" ? ServingFormat::modelopt : ServingFormat::compressed_tensors;
-  return export_nvfp4(source, command.out, options, format, plan, amax, cpu_backend());
+  return export_nvfp4(source, command.out, options, format, plan, amax, cpu);
 }
 
 /// NVFP4 where the forward pass has it; a model without is BF16.
-ExportSummary export_llama_cpp(const ExportCommand& command, const CheckpointSource& source,
+ExportSummary export_llama_cpp(const ExportCommand& command, const CheckpointSource& source, Backend& cpu,
                                const ExportOptions& options) {
   const PrecisionConfig precision = with_precision(source.config().precision, command.precision);
   const Nvfp4Plan plan(precision, source.config().model, source.parameters());
-  return export_gguf(source, command.out, options, plan, cpu_backend());
+  return export_gguf(source, command.out, options, plan, cpu);
 }
 
 /// What a format has no use for would else be passed over without a word.
@@ -84,9 +86,11 @@ void run(const ExportCommand& command) {
   options.overwrite = command.force ? Overwrite::yes : Overwrite::no;
   const StopSignals signals;
   options.progress = stoppable_progress("exporting", signals);
-  const ExportSummary summary = command.to == "hf"     ? export_hf(source, command.out, options)
-                                : command.to == "gguf" ? export_llama_cpp(command, source, options)
-                                                       : export_serving(command, source, options, signals);
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({.threads = command.threads, .instruction_set = {}});
+  const ExportSummary summary = command.to == "hf" ? export_hf(cpu->threads(), source, command.out, options)
+                                : command.to == "gguf"
+                                    ? export_llama_cpp(command, source, *cpu, options)
+                                    : export_serving(command, source, *cpu, options, signals);
   if (command.json)
     fmt::print("{}\n", nlohmann::json{{"checkpoint", source.path().string()},
                                       {"out", command.out},
@@ -154,7 +158,7 @@ void add_export(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_flag("--force", options->force, "Replace an earlier export");
   command->add_flag("--json", options->json, "Print one JSON object instead of text");
-  add_threads_option(*command);
+  add_threads_option(*command, options->threads);
   set_examples(*command,
                "  tetrad export run -o model --to hf\n"
                "  tetrad export run/checkpoints/step-300 -o model-f32 --dtype f32\n"

@@ -21,7 +21,8 @@ struct GenerateOptions {
 };
 
 void run(const GenerateOptions& options) {
-  LoadedModel model = load_model(options.model);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend);
   const Tokenizer& tokenizer = model.tokenizer();
   std::vector<std::int32_t> prompt = tokenizer.encode(options.prompt);
   const std::optional<std::int32_t> end = tokenizer.end_of_document();
@@ -67,7 +68,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--temperature", options->sampling.temperature,
-                   "Sampling temperature; 0 always takes the likeliest token")
+                   "Sampling temperature; Sampling temperature; 0 always takes the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command->add_option("--top-k", options->sampling.top_k, "Sample from the k likeliest tokens; 0 = all")

@@ -41,10 +41,10 @@ struct BackendReport {
   std::vector<Property> kernels;
 };
 
-BackendReport report(const std::string& name, Backend& (*open)()) {
+BackendReport report(const std::string& name, const std::function<std::unique_ptr<Backend>()>& open) {
   try {
-    const Backend& backend = open();
-    return {name, "", backend.properties(), backend.kernels()};
+    const std::unique_ptr<Backend> backend = open();
+    return {name, "", backend->properties(), backend->kernels()};
   } catch (const Error& error) {
     return {name, error.what(), {}, {}};
   }
@@ -62,7 +62,8 @@ nlohmann::json named_values(const std::vector<Property>& properties) {
 }
 
 void run(bool json) {
-  const std::vector<BackendReport> backends = {report("cpu", cpu_backend), report("cuda", cuda_backend)};
+  const std::vector<BackendReport> backends = {report("cpu", [] { return make_cpu_backend(); }),
+                                               report("cuda", [] { return make_cuda_backend(); })};
   if (json) {
     nlohmann::json object = {{"build", named_values(build_properties())},
                              {"system", named_values(system_properties())},

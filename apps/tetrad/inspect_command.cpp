@@ -31,8 +31,9 @@ struct InspectRequest {
 };
 
 void run(const InspectRequest& arguments) {
+  const std::unique_ptr<Backend> backend = choose_backend(arguments.model);
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
-                                       choose_backend(arguments.model.backend), &terminal());
+                                       *backend, &terminal());
   if (!arguments.yaml.empty()) create_folder_of(arguments.yaml);  // rather now than after minutes
   const StopSignals signals;
   TimedProgress progress(signals);

@@ -48,7 +48,8 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
   for (const auto& line : lines)
     TETRAD_CHECK(line.size() == lines[0].size(),
                  "--gradients needs lines of one length, not {} and {} tokens", lines[0].size(), line.size());
-  LoadedModel model = load_model(options.model, static_cast<std::int64_t>(lines.size()), length);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend, static_cast<std::int64_t>(lines.size()), length);
   std::vector<std::int32_t> inputs;
   std::vector<std::int32_t> targets;
   for (const auto& line : lines) {
@@ -72,7 +73,8 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
 }
 
 void run(const ScoreOptions& options) {
-  LoadedModel model = load_model(options.model);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend);
   const std::int64_t vocab = model.config().model.vocab;
   const Lines lines = read_token_lines(options.tokens, vocab);
   std::vector<Score> scores;

@@ -65,7 +65,8 @@ void run(const ServeOptions& options) {
   ServerOptions server_options = options.server;
   server_options.request_timeout = seconds(options.request_timeout);
   HttpServer server(server_options);  // before minutes of loading: the port may be taken
-  LoadedModel model = load_model(options.model);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend);
   CompletionContext context;
   context.model = options.name.empty() ? model.config().model.name : options.name;
   context.vocab = model.config().model.vocab;

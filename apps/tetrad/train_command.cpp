@@ -149,16 +149,19 @@ ExitCode run(const TrainOptions& options) {
   }
   validate(config);
   if (!config.run.metrics_address.empty()) parse_address(config.run.metrics_address, "run.metrics_address");
-  if (config.run.threads > 0) set_thread_count(static_cast<int>(config.run.threads));
   if (options.dry_run) {
     const std::string& backend = config.run.backend;
-    print_dry_run(config, provenance, backend == "auto" ? choose_backend(backend).name() : backend);
+    print_dry_run(config, provenance,
+                  backend == "auto" ? std::string(choose_backend(backend)->name()) : backend);
     return ExitCode::ok;
   }
-  Backend& backend = choose_backend(config.run.backend);
+  const std::unique_ptr<Backend> chosen =
+      choose_backend(config.run.backend, static_cast<int>(config.run.threads));
+  Backend& backend = *chosen;
   TETRAD_CHECK(!config.run.out.empty(), "give a folder for the run's files: --out DIR");
   const StopSignals signals;
-  Dataset dataset = open_dataset(config);  // what is wrong with the data is found before a folder is made
+  Dataset dataset = open_dataset(backend.threads(),
+                                 config);  // what is wrong with the data is found before a folder is made
   MetricsPage page({config.model.name, config.precision.recipe, std::string(backend.name()), kBuildId,
                     step_count(config.train)});
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
@@ -170,7 +173,7 @@ ExitCode run(const TrainOptions& options) {
   warn_about_memory(config, backend, log);
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, folder, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
-          parameter_count(config.model), config.precision.recipe, backend.name(), thread_count());
+          parameter_count(config.model), config.precision.recipe, backend.name(), backend.threads().count());
   if (metrics) log.say("figures for Prometheus: {}", metrics->url());
   trainer.show_on(page);
   if (resuming)

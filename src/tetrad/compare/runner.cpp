@@ -50,7 +50,7 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
     began = false;
   }
   config.run.out = folder.string();
-  Dataset dataset = open_dataset(config);
+  Dataset dataset = open_dataset(context.backend.threads(), config);
   const std::string resolved = to_yaml(config);
   const RunFolder held = began ? RunFolder::open(folder) : RunFolder::create(folder, resolved);
   RunLog log(folder / "log.txt", context.display);

@@ -23,6 +23,13 @@ TETRAD_HD constexpr PhiloxWords philox4x32_10(PhiloxWords counter, std::array<st
   return counter;
 }
 
+/// What is the same for all streams of a microbatch.
+struct RandomKey {
+  std::uint64_t seed = 0;        //!< of the run
+  std::uint32_t step = 0;        //!< optimizer step
+  std::uint32_t microbatch = 0;  //!< within the step
+};
+
 /// The random bits of one use of one tensor in one microbatch of one step. Sixteen consecutive elements along
 /// the block axis are a group and share one Philox call: element j of group g gets byte j.
 struct RandomStream {
@@ -32,6 +39,11 @@ struct RandomStream {
   std::uint32_t step = 0;        //!< optimizer step
   std::uint32_t microbatch = 0;  //!< within the step
   std::uint32_t tensor = 0;      //!< distinct for each tensor *and* each of its uses (row-wise, column-wise)
+
+  /// The same tensor's stream in another microbatch.
+  TETRAD_HD constexpr RandomStream with(const RandomKey& key) const {
+    return {key.seed, key.step, key.microbatch, tensor};
+  }
 
   TETRAD_HD constexpr PhiloxWords group(std::uint32_t index) const {
     return philox4x32_10({step, microbatch, tensor, index},

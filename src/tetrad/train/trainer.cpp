@@ -36,11 +36,12 @@ MemoryCase memory_case(const Config& config) {
           .telemetry = train.telemetry_every > 0};
 }
 
-Dataset open_dataset(const Config& config) {
-  return Dataset(config.data, {.sequence = config.train.sequence,
-                               .vocab = config.model.vocab,
-                               .samples = step_count(config.train) * config.train.batch,
-                               .seed = config.train.seed});
+Dataset open_dataset(Threads& threads, const Config& config) {
+  return Dataset(threads, config.data,
+                 {.sequence = config.train.sequence,
+                  .vocab = config.model.vocab,
+                  .samples = step_count(config.train) * config.train.batch,
+                  .seed = config.train.seed});
 }
 
 Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,

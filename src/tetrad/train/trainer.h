@@ -35,7 +35,7 @@ std::int64_t step_count(const TrainConfig& config);
 MemoryCase memory_case(const Config& config);
 
 /// The data of a run, checked: opening it reads every token once.
-Dataset open_dataset(const Config& config);
+Dataset open_dataset(Threads& threads, const Config& config);
 
 class Trainer {
  public:

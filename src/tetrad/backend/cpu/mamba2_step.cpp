@@ -64,14 +64,14 @@ void step_head(const Mamba2Step& op, const float* xbc, std::int64_t head) {
 
 }  // namespace
 
-void mamba2_step(const Mamba2Step& op) {
+void mamba2_step(Threads& threads, const Mamba2Step& op) {
   check(op);
   const std::vector<float> xbc = convolve(op);
   // Heads of a small model are not worth a thread each.
   constexpr std::int64_t kStatesPerTask = 1 << 16;
   const std::int64_t heads = op.shape.heads;
   const std::int64_t heads_per_task = ceil_div(kStatesPerTask, op.shape.head_dim * op.shape.state);
-  parallel_for(ceil_div(heads, heads_per_task), [&](std::int64_t task) {
+  threads.parallel_for(ceil_div(heads, heads_per_task), [&](std::int64_t task) {
     const std::int64_t first = task * heads_per_task;
     for (std::int64_t head = first; head < std::min(heads, first + heads_per_task); ++head)
       step_head(op, xbc.data(), head);

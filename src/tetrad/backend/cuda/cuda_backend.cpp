@@ -26,6 +26,8 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
+  explicit CudaBackend(const CudaOptions& options) : threads_(options.threads) {}
+
   std::string_view name() const override { return "cuda"; }
 
   std::vector<Property> properties() const override {
@@ -55,6 +57,8 @@ class CudaBackend final : public Backend {
         {"norms, rope, activations, adamw", "own kernels"}};
   }
 
+  Threads& threads() override { return threads_; }
+
   Buffer allocate(std::size_t bytes) override { return device_.allocate(bytes); }
 
   void set_to_zero(std::span<std::byte> memory) override {
@@ -62,6 +66,7 @@ class CudaBackend final : public Backend {
   }
 
   void copy(std::span<const std::byte> from, std::span<std::byte> to) override {
+    TETRAD_CHECK(from.size() <= to.size(), "copy: {} bytes into {}", from.size(), to.size());
     cuda::check(
         cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDeviceToDevice, device_.stream()));
   }
@@ -168,17 +173,15 @@ class CudaBackend final : public Backend {
                  cuda::widest_row(op), op.x.cols);
   }
 
+  Threads threads_;
   cuda::Device device_;
   cuda::DeviceMeter meter_{device_.bus_id()};
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) { return std::make_unique<CudaBackend>(); }
-
-Backend& cuda_backend() {
-  static CudaBackend backend;
-  return backend;
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<CudaBackend>(options);
 }
 
 }  // namespace tetrad
