@@ -46,7 +46,7 @@ build:
 
 # The program and both libraries.
 build-install: build
-	@$(compile) --target tetrad_static tetrad_shared tetrad_manual
+	@$(compile) --target tetrad_static tetrad_shared
 
 install: build-install
 	@cmake --install build --prefix $(PREFIX)

@@ -56,21 +56,19 @@ install(DIRECTORY configs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tetrad)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The program writes its own manual. One for another processor cannot, and is installed without.
-add_custom_target(tetrad_manual)
-if(NOT CMAKE_CROSSCOMPILING AND EXISTS ${CMAKE_SOURCE_DIR}/apps/tetrad/man_command.cpp)
-  set(manual ${CMAKE_BINARY_DIR}/manual)
-  add_custom_command(TARGET tetrad_manual POST_BUILD
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${manual}
-    COMMAND $<TARGET_FILE:tetrad> man > ${manual}/tetrad.1
-    COMMAND $<TARGET_FILE:tetrad> completion bash > ${manual}/tetrad.bash
-    COMMAND $<TARGET_FILE:tetrad> completion zsh > ${manual}/_tetrad
-    COMMAND $<TARGET_FILE:tetrad> completion fish > ${manual}/tetrad.fish)
-  add_dependencies(tetrad_manual tetrad)
-  install(FILES ${manual}/tetrad.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  install(FILES ${manual}/tetrad.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tetrad)
-  install(FILES ${manual}/_tetrad DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${manual}/tetrad.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+# The manual and the completions are what the program itself prints.
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+  function(tetrad_install_output file folder)
+    install(CODE "execute_process(COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:tetrad>\" ${ARGN}
+                    OUTPUT_FILE \"${CMAKE_BINARY_DIR}/package/${file}\" COMMAND_ERROR_IS_FATAL ANY)")
+    install(FILES ${CMAKE_BINARY_DIR}/package/${file} DESTINATION ${folder})
+  endfunction()
+  tetrad_install_output(tetrad.1 ${CMAKE_INSTALL_MANDIR}/man1 man)
+  tetrad_install_output(tetrad ${CMAKE_INSTALL_DATADIR}/bash-completion/completions completion bash)
+  # zsh looks into the first folder, but below /usr Debian's looks into the second.
+  tetrad_install_output(_tetrad ${CMAKE_INSTALL_DATADIR}/zsh/site-functions completion zsh)
+  install(FILES ${CMAKE_BINARY_DIR}/package/_tetrad DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  tetrad_install_output(tetrad.fish ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d completion fish)
 endif()
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tetrad)
