@@ -68,7 +68,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--temperature", options->sampling.temperature,
-                   "Sampling temperature; Sampling temperature; 0 always takes the likeliest token")
+                   "Sampling temperature; 0 always takes the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command->add_option("--top-k", options->sampling.top_k, "Sample from the k likeliest tokens; 0 = all")
