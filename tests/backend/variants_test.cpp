@@ -40,7 +40,8 @@ TEST_P(InstructionSet, QuantizesToTheSameBytes) {
       QuantSpec in_order = spec;
       in_order.axis = order == CodeOrder::row_major ? 1 : 0;
       QuantizedTensor actual, expected;
-      backend_->quantize(view_of(x.data(), kRows, kCols), in_order, {.random = kRandom, .order = order}, actual);
+      backend_->quantize(view_of(x.data(), kRows, kCols), in_order, {.random = kRandom, .order = order},
+                         actual);
       reference_->quantize(view_of(x.data(), kRows, kCols), in_order, {.random = kRandom, .order = order},
                            expected);
       EXPECT_EQ(bytes_of(actual.codes), bytes_of(expected.codes));
@@ -72,7 +73,8 @@ struct Operand {
     backend.quantize(f32, {.block = {1, 16}}, {}, quantized[0]);
     backend.quantize(f32, {.format = Format::mxfp4, .block = {1, 32}}, {}, quantized[1]);
     backend.quantize(f32, {.format = Format::fp8, .block = {1, 128}}, {}, quantized[2]);
-    backend.quantize(view_of(wide.data(), k, rows), {.format = Format::fp8, .block = {1, 128}}, {}, quantized[3]);
+    backend.quantize(view_of(wide.data(), k, rows), {.format = Format::fp8, .block = {1, 128}}, {},
+                     quantized[3]);
     for (std::size_t i = 0; i < 3; ++i) forms.emplace_back(quantized[i]);
     forms.push_back(GemmOperand(quantized[3]).transposed());
   }
@@ -89,7 +91,8 @@ TEST_P(InstructionSet, MultipliesToTheSameBits) {
     std::int64_t m, n, k;
   };
   // One slice and several, extents that fill no block, a depth that is odd.
-  for (const Shape& shape : {Shape{33, 50, 7}, {1, 97, 513}, {64, 96, 256}, {160, 224, 1184}, {5, 1600, 40}}) {
+  for (const Shape& shape :
+       {Shape{33, 50, 7}, {1, 97, 513}, {64, 96, 256}, {160, 224, 1184}, {5, 1600, 40}}) {
     SCOPED_TRACE(::testing::Message() << shape.m << " x " << shape.n << " x " << shape.k);
     const Operand a(*reference_, shape.m, shape.k);
     const Operand b(*reference_, shape.n, shape.k);

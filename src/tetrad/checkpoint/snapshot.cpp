@@ -42,7 +42,7 @@ template <typename... Args>
 void read_tensor(Backend& backend, const SafetensorsFile& file, const std::filesystem::path& path,
                  const std::string& name, const Parameter& parameter, Tensor& out) {
   const TensorInfo* info = file.find(name);
-  if (info == nullptr) unusable("{} has no tensor {}: it is of another model", path.string(), name);
+  if (info == nullptr) unusable("{} has no tensor {}: it belongs to another model", path.string(), name);
   if (info->dtype != DType::f32 ||
       !std::equal(info->shape.begin(), info->shape.end(), parameter.shape.begin(), parameter.shape.end()))
     unusable("{}: {} is {} [{}], the model needs F32 [{}]", path.string(), name, name_of(info->dtype),

@@ -42,7 +42,8 @@ bool has_sha_instructions() {
 
 // The instructions keep the eight state words as (a, b, e, f) and (c, d, g, h), highest lane first, and do
 // two rounds at a time; four registers hold the last sixteen words of the message schedule.
-[[gnu::target("sha,sse4.1")]] void compress_with_instructions(State& state, std::span<const std::byte> blocks) {
+[[gnu::target("sha,sse4.1")]] void compress_with_instructions(State& state,
+                                                              std::span<const std::byte> blocks) {
   const auto load = [](const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); };
   const __m128i big_endian = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
   using Lanes [[gnu::vector_size(16)]] = std::uint32_t;

@@ -11,8 +11,8 @@
 
 #include "oracle/inputs.h"
 #include "support/cpu.h"
-#include "tetrad/backend/cpu/decode.h"
 #include "support/quantized_layout.h"
+#include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
 #include "tetrad/backend/cuda/gemm/nvfp4_operand.h"

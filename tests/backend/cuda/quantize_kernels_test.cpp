@@ -25,7 +25,6 @@ namespace tetrad::cuda {
 namespace {
 
 using testing::Between;
-using tetrad::testing::cpu_backend;
 using testing::expect_equal;
 using testing::expect_operand;
 using testing::Input;
@@ -33,6 +32,7 @@ using testing::operand_of;
 using testing::options_of;
 using testing::prepare;
 using testing::Result;
+using tetrad::testing::cpu_backend;
 using tetrad::testing::QuantCase;
 
 template <typename Body>

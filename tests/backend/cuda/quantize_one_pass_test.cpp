@@ -24,13 +24,13 @@ namespace tetrad::cuda {
 namespace {
 
 using testing::Between;
-using tetrad::testing::cpu_backend;
 using testing::expect_equal;
 using testing::expect_operand;
 using testing::Input;
 using testing::options_of;
 using testing::prepare;
 using testing::Result;
+using tetrad::testing::cpu_backend;
 
 /// The kernels of quantize_tiles.cu for 1x128, between their barriers.
 template <bool kRows, Columns kColumns>
