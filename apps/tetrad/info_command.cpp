@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -51,8 +52,10 @@ BackendReport report(const std::string& name, const std::function<std::unique_pt
 }
 
 void print(const std::string& title, const std::vector<Property>& properties) {
+  std::size_t width = 0;
+  for (const Property& property : properties) width = std::max(width, property.name.size());
   fmt::print("{}\n", title);
-  for (const auto& [name, value] : properties) fmt::print("  {:<14} {}\n", name, value);
+  for (const auto& [name, value] : properties) fmt::print("  {:<{}} {}\n", name, width, value);
 }
 
 nlohmann::json named_values(const std::vector<Property>& properties) {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "support/backends.h"
 #include "support/cpu.h"
 #include "support/gradient.h"
 #include "tetrad/model/decoder.h"
