@@ -307,8 +307,9 @@ TEST(HighPrecision, Match) {
   EXPECT_EQ(kept(config, 12), "qbqqqqqqqqqq") << "not blocks 10 and 11";
   config.high_precision.match = {"*.qkv", "*.3.up"};
   EXPECT_EQ(kept(config, 6), "qqqbqq");
-  EXPECT_TRUE(Recipe(config, 6).stays_high({"blocks.0.qkv", 0}, "nvfp4"));
-  EXPECT_FALSE(Recipe(config, 6).stays_high({"blocks.0.out", 0}, "nvfp4"));
+  const Recipe recipe(config, 6);
+  EXPECT_FALSE(recipe.at({"blocks.0.qkv", 0}, 0)[Operand::fprop_x].has_value());
+  EXPECT_TRUE(recipe.at({"blocks.0.out", 0}, 0)[Operand::fprop_x].has_value());
 }
 
 TEST(HighPrecision, LayersInFp8AreWhatThatRecipeMakesOfThem) {

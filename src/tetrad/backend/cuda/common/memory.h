@@ -32,8 +32,8 @@ bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t dep
 /// Whether the gradients of attention are computed, where there is cuDNN, with a matrix [sequence, sequence]
 /// for every head. For smaller heads our kernels, which need none, are nearly as fast.
 constexpr bool keeps_scores(const AttentionShape& shape) {
-  constexpr std::int64_t kTile = 128;
-  return shape.head_dim == 128 && shape.sequence % kTile == 0;
+  constexpr std::int64_t kRowsOfTile = 128;
+  return shape.head_dim == 128 && shape.sequence % kRowsOfTile == 0;
 }
 
 /// Operations have memory of their own that grows to what was ever needed and stays.
