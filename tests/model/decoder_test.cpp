@@ -11,6 +11,7 @@
 #include "support/gradient.h"
 #include "support/matrices.h"
 #include "support/models.h"
+#include "tetrad/backend/cpu/instruction_sets.h"
 #include "tetrad/core/error.h"
 
 namespace tetrad::testing::decoder_test {
@@ -401,6 +402,35 @@ TEST_P(DecoderFamilies, EveryRecipeLearns) {
     const double after = trainee.loss();
     EXPECT_LT(after, 0.6 * before) << recipe << ": random targets can only be learnt by heart";
   }
+}
+
+/// Gradients of a step, and the logits of a text that is read in two parts: every operation of the backend.
+TEST(DecoderOnEveryInstructionSet, ComputesTheSameBits) {
+  const std::vector<std::string> sets = cpu_instruction_sets().usable;
+  for (const auto& [name, config] : {Family{"llama", tiny_llama()}, Family{"hybrid", tiny_hybrid()}})
+    for (const auto& [recipe, storage] : {std::pair{"bf16", DType::f32}, {"bf16", DType::bf16},
+                                          {"nvfp4", DType::bf16}, {"fp8", DType::bf16}, {"mxfp4", DType::bf16}}) {
+      SCOPED_TRACE(name + " " + recipe);
+      std::map<std::string, std::vector<float>> expected_gradients;
+      std::vector<float> expected_logits;
+      for (const std::string& set : sets) {
+        SCOPED_TRACE(set);
+        const std::unique_ptr<Backend> device = make_cpu_backend({.threads = 2, .instruction_set = set});
+        Trainee trainee(*device, config, 2, 40, storage, recipe);
+        trainee.train();
+        Pass pass = trainee.pass();
+        Session session = trainee.decoder.start(12);
+        trainee.decoder.extend(pass, session, std::span(trainee.tokens).first(9), true);
+        const std::vector<float> logits =
+            trainee.decoder.extend(pass, session, std::span(trainee.tokens).subspan(9, 1), true);
+        if (set == sets.front()) {
+          expected_gradients = trainee.gradients();
+          expected_logits = logits;
+        }
+        EXPECT_EQ(trainee.gradients(), expected_gradients);
+        EXPECT_EQ(logits, expected_logits);
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(

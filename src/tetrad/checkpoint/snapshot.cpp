@@ -61,6 +61,21 @@ void check_finite(Backend& backend, const std::filesystem::path& path, const Par
 
 }  // namespace
 
+std::string changes_of_bits(const BitsDependOn& before, const BitsDependOn& now) {
+  if (before.empty()) return "";
+  const auto value_in = [](const BitsDependOn& properties, const std::string& name) {
+    const auto found = properties.find(name);
+    return found == properties.end() ? std::string("nothing") : found->second;
+  };
+  BitsDependOn names = before;
+  names.insert(now.begin(), now.end());
+  std::vector<std::string> changes;
+  for (const auto& [name, ignored] : names)
+    if (value_in(before, name) != value_in(now, name))
+      changes.push_back(fmt::format("{}: {} before, {} now", name, value_in(before, name), value_in(now, name)));
+  return fmt::format("{}", fmt::join(changes, "; "));
+}
+
 std::string state_text(const RunState& state) {
   nlohmann::json json = {{"version", kStateVersion},
                          {"step", state.step},
@@ -119,7 +134,7 @@ RunState load_state(const std::filesystem::path& checkpoint) {
             json.at("loss_watch"),
             json.at("tokenizer_hash").get<std::string>(),
             json.at("build").get<std::string>(),
-            json.value("bits_depend_on", std::map<std::string, std::string>())};
+            json.value("bits_depend_on", BitsDependOn())};
   } catch (const nlohmann::json::exception& error) {
     unusable("{} cannot be used: {}", (checkpoint / kStateFile).string(), error.what());
   }

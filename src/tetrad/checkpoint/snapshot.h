@@ -15,6 +15,12 @@
 
 namespace tetrad {
 
+/// Backend::bits_depend_on(), by name.
+using BitsDependOn = std::map<std::string, std::string>;
+
+/// What differs between the two, for people; empty: nothing, or nobody recorded what was before.
+std::string changes_of_bits(const BitsDependOn& before, const BitsDependOn& now);
+
 /// Everything that is not a tensor. Random numbers are counter-based and need no state.
 // NOLINTNEXTLINE(bugprone-exception-escape): moving a json does not throw, though it is not declared so
 struct RunState {
@@ -24,8 +30,7 @@ struct RunState {
   nlohmann::json loss_watch;
   std::string tokenizer_hash;  //!< empty: nobody knows
   std::string build;           //!< which program trained it
-  /// Backend::bits_depend_on() of the run so far; empty in checkpoints of programs that did not record it.
-  std::map<std::string, std::string> bits_depend_on;
+  BitsDependOn bits_depend_on;  //!< empty in checkpoints of programs that did not record it
 };
 
 /// Texts that travel with a checkpoint so that it can be used on its own.

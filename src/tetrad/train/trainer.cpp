@@ -124,27 +124,9 @@ std::optional<FoundCheckpoint> Trainer::newest_checkpoint() {
   return found;
 }
 
-/// Names what differs from the run so far, if anything.
-void Trainer::warn_of_other_bits(const std::map<std::string, std::string>& before,
-                                 const std::map<std::string, std::string>& now) {
-  std::vector<std::string> differences;
-  const auto value_in = [](const std::map<std::string, std::string>& properties, const std::string& name) {
-    const auto found = properties.find(name);
-    return found == properties.end() ? std::string("none") : found->second;
-  };
-  std::map<std::string, std::string> names = before;
-  names.insert(now.begin(), now.end());
-  for (const auto& [name, ignored] : names)
-    if (value_in(before, name) != value_in(now, name))
-      differences.push_back(fmt::format("{}: {} before, {} now", name, value_in(before, name), value_in(now, name)));
-  if (!differences.empty())
-    log_.say("warning: results may differ in their last bits from a run that was never stopped ({})",
-             fmt::join(differences, "; "));
-}
-
 void Trainer::load(const FoundCheckpoint& checkpoint) {
   const std::string build = state_.build;
-  const std::map<std::string, std::string> bits_depend_on = state_.bits_depend_on;
+  const BitsDependOn bits_depend_on = state_.bits_depend_on;
   state_ = load_snapshot(checkpoint.path, decoder_, optimizer_);
   TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one this run began with ({})",
@@ -153,7 +135,9 @@ void Trainer::load(const FoundCheckpoint& checkpoint) {
     log_.say("the checkpoint is of build {}, this program is {}: results may differ in their last bits",
              state_.build, build);
   state_.build = build;
-  if (!state_.bits_depend_on.empty()) warn_of_other_bits(state_.bits_depend_on, bits_depend_on);
+  if (const std::string changes = changes_of_bits(state_.bits_depend_on, bits_depend_on); !changes.empty())
+    log_.say("warning: results may differ in their last bits from those of a run that was never stopped: {}",
+             changes);
   state_.bits_depend_on = bits_depend_on;
   try {
     dataset_.restore(state_.data);

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,8 +85,6 @@ class Trainer {
   void evaluate();
   /// A failure is reported and the run goes on, unless `must_succeed`.
   void save(bool must_succeed);
-  void warn_of_other_bits(const std::map<std::string, std::string>& before,
-                          const std::map<std::string, std::string>& now);
   void load(const FoundCheckpoint& checkpoint);
   std::optional<FoundCheckpoint> newest_checkpoint();
   Pass make_pass(std::int64_t microbatch) const;
