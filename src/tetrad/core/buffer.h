@@ -5,20 +5,30 @@
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace tetrad {
+
+/// Where memory that is not the program's own goes back to. Lives at least as long as the last buffer from it.
+class MemoryOwner {
+ public:
+  MemoryOwner() = default;
+  MemoryOwner(const MemoryOwner&) = delete;
+  MemoryOwner& operator=(const MemoryOwner&) = delete;
+  virtual ~MemoryOwner() = default;
+  virtual void release(std::byte* memory) noexcept = 0;
+};
 
 class Buffer {
  public:
   static constexpr std::size_t kAlignment = 64;
 
   Buffer() = default;
-  explicit Buffer(std::size_t bytes) : data_(allocate(bytes), free_host), size_(bytes), capacity_(bytes) {}
+  explicit Buffer(std::size_t bytes) : data_(allocate(bytes)), size_(bytes), capacity_(bytes) {}
 
-  /// Takes memory that `release` gives back.
-  using Release = void (*)(std::byte*);
-  Buffer(std::byte* data, std::size_t bytes, Release release)
-      : data_(data, release), size_(bytes), capacity_(bytes) {}
+  /// Takes memory that goes back to `owner`.
+  Buffer(std::byte* data, std::size_t bytes, std::shared_ptr<MemoryOwner> owner)
+      : data_(data, Release{std::move(owner)}), size_(bytes), capacity_(bytes) {}
 
   std::size_t size() const { return size_; }
   /// What is allocated: a buffer that was refitted may use less.
@@ -52,9 +62,18 @@ class Buffer {
 
  private:
   static std::byte* allocate(std::size_t bytes);
-  static void free_host(std::byte* p) { std::free(p); }
 
-  std::unique_ptr<std::byte, Release> data_{nullptr, free_host};
+  struct Release {
+    std::shared_ptr<MemoryOwner> owner;  //!< null: the program's own memory
+    void operator()(std::byte* memory) const {
+      if (owner)
+        owner->release(memory);
+      else
+        std::free(memory);
+    }
+  };
+
+  std::unique_ptr<std::byte, Release> data_;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
 };

@@ -45,7 +45,7 @@ class CudaBackend final : public Backend {
   std::vector<Property> kernels() const override {
     return {
         {"quantize", "own kernels, byte-equal to the CPU"},
-        {"gemm", device_.is_native(Format::nvfp4) ? "cuBLASLt; NVFP4 natively, MXFP4 as exact BF16 operands"
+        {"gemm", cuda::is_native(Format::nvfp4, device.properties().major) ? "cuBLASLt; NVFP4 natively, MXFP4 as exact BF16 operands"
                                                   : "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
         {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
         {"attention by cuDNN", cuda::cudnn_attention_state(device_)},

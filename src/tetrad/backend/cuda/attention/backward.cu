@@ -1,4 +1,5 @@
 #include "tetrad/backend/cuda/attention/backward.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {

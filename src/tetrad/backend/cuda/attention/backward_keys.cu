@@ -2,6 +2,7 @@
 // of the sums over queries as they stand.
 
 #include "tetrad/backend/cuda/attention/backward.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {

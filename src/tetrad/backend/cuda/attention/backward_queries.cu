@@ -1,6 +1,7 @@
 // dq: like the forward pass, with the gradients of scores in the place of probabilities.
 
 #include "tetrad/backend/cuda/attention/backward.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {

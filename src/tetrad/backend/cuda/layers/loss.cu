@@ -108,9 +108,7 @@ void softmax(Device& device, std::int64_t count, const float* logits, std::int64
            gradient_scale, dlogits);
     return;
   }
-  check(cudaFuncSetAttribute(softmax_kernel<T, kWidth, true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(row_bytes)));
-  launch(device, count, kThreads, row_bytes, softmax_kernel<T, kWidth, true>, logits, vocab, targets, losses,
+  launch_with_shared(device, count, kThreads, row_bytes, softmax_kernel<T, kWidth, true>, logits, vocab, targets, losses,
          gradient_scale, dlogits);
 }
 

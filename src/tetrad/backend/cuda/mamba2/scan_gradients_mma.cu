@@ -167,10 +167,8 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
 template <int kState>
 void launch_gradients(Device& device, const GradientOp& op) {
   constexpr std::size_t kBytes = sizeof(GradientMemory<kState>);
-  check(cudaFuncSetAttribute(gradients_kernel<kState>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(kBytes)));
   const std::int64_t tiles = ceil_div(op.shape.sequence, kTile);
-  launch(device, op.shape.batch * tiles * op.shape.groups, kGradientThreads, kBytes, gradients_kernel<kState>,
+  launch_with_shared(device, op.shape.batch * tiles * op.shape.groups, kGradientThreads, kBytes, gradients_kernel<kState>,
          op);
 }
 

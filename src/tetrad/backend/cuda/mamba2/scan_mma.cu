@@ -218,9 +218,7 @@ __global__ void __launch_bounds__(kScanThreads, 2)
 template <int kState>
 void launch_forward(Device& device, const ScanForward& op) {
   constexpr std::size_t kBytes = sizeof(ForwardMemory<kState>);
-  check(cudaFuncSetAttribute(forward_kernel<kState>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(kBytes)));
-  launch(device, op.shape.batch * op.shape.heads, kScanThreads, kBytes, forward_kernel<kState>, op.shape,
+  launch_with_shared(device, op.shape.batch * op.shape.heads, kScanThreads, kBytes, forward_kernel<kState>, op.shape,
          views_of<Bf16>(op.in), view_as<Bf16>(op.y), op.chunk_states);
 }
 

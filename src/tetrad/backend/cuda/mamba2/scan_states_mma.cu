@@ -98,9 +98,7 @@ __global__ void __launch_bounds__(kScanThreads, 2)
 template <int kState, bool kForwards>
 void launch_passing(Device& device, const Mamba2Shape& shape, const Passing<kState, kForwards>& op) {
   constexpr std::size_t kBytes = sizeof(StatesMemory<kState>);
-  check(cudaFuncSetAttribute(pass_states_kernel<kState, kForwards>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes)));
-  launch(device, shape.batch * op.runs * shape.heads, kScanThreads, kBytes,
+  launch_with_shared(device, shape.batch * op.runs * shape.heads, kScanThreads, kBytes,
          pass_states_kernel<kState, kForwards>, shape, op);
 }
 
