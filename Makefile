@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Thin: each target is a command or two that you could type yourself. CMakePresets.json has the builds.
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)

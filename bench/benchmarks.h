@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What `tetrad bench` measures. Every figure stands beside a ceiling that the same backend reaches in the
 // same run.

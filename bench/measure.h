@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Timing that can be trusted: the figure and its ceiling are measured in turns, so that both see the same
 // machine, and each time is long enough for the clock and for the way to a device and back.

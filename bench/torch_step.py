@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The peer: a training step of the quickstart model in PyTorch on the CPU, in turns with `tetrad bench step`.
 
     build/crosscheck-venv/bin/python bench/torch_step.py build/tetrad [--threads 2] [--compile]

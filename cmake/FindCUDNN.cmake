@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cuDNN: CUDNN::cudnn, and CUDNN_VERSION of its header. Looks below CUDNN_ROOT, in the system's folders and in the CUDA
 # toolkit's.
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # OpenBLAS with its C interface: distributions put the header beside, or in a folder of, the C library's own.
 find_path(OpenBLAS_INCLUDE_DIR cblas.h
   PATH_SUFFIXES openblas openblas-openmp openblas-pthread x86_64-linux-gnu x86_64-linux-gnu/openblas-openmp

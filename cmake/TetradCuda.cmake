@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Whether the CUDA backend is built: TETRAD_WITH_CUDA. Asking for it (TETRAD_CUDA=ON) needs only a compiler, so that a
 # machine without a GPU can check that everything compiles and links.
 include(CheckLanguage)

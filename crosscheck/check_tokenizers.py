@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encodes and decodes random Unicode, code points one by one and real text with `tetrad tokenizer` and with the `tokenizers` and
 `tiktoken` packages: tokens and texts must be equal. The tokenizer files are made here, by the packages themselves."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small model on text, serves it with `tetrad serve`, lets lm-evaluation-harness run a multiple-choice task and a
 generation task against it, and compares every number with what `tetrad score` and `tetrad generate` say. OpenAI's own client
 reads streams. No network."""

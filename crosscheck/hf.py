@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of ours in the programs of others, and theirs in ours: transformers computes our logits from exports and we
 compute its logits from imports; compressed-tensors and gguf decode our NVFP4 exports to what `tetrad quantize` makes of
 the same weights."""

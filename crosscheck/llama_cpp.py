@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our GGUF files in llama.cpp itself, in NVFP4 and in BF16: its tokens of a text, and its distribution of the next token after
 some prompts, against what we compute in f32 from the very values in the file."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A decoder in plain PyTorch, in double precision: what the engine must compute, written a second time.
 
 It shares nothing with the engine but the names of the weights in a checkpoint. Mamba-2 is the sequential

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small Llama and a small hybrid model for a few steps, then computes logits, loss and every parameter's
 gradient of the checkpoints with reference.py and compares them with what the engine says in f32."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small model, scrapes it while it trains as Prometheus does, reads that with prometheus_client, and compares it with
 what the run's metrics.jsonl says."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "backend_choice.h"
 
 #include "tetrad/core/error.h"

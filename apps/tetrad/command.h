@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A subcommand adds its options to the parser and leaves behind what to run if it was chosen.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What quantization lost: one row per tensor, for people or as JSON.
 

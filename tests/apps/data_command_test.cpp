@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tetrad data` and `tetrad tokenizer`, as a user types them.
 
 #include <gtest/gtest.h>

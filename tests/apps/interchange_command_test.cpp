@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export, import and training that goes on from an import, as a user types them.
 
 #include <gtest/gtest.h>

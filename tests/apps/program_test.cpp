@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program as a whole: help, usage errors, info, bench.
 
 #include <gtest/gtest.h>

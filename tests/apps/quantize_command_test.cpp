@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tetrad quantize`, typed as a user types it.
 
 #include <gtest/gtest.h>

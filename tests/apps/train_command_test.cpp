@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training as a user does it: the program is started, killed, resumed, and its files are compared to the bit.
 
 #include <gtest/gtest.h>

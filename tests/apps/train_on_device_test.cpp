@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training on a GPU as a user does it: killed and resumed to the bit, beside the CPU, and where memory ends.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdamW against double precision over several steps, and the sums of squares that clipping needs.
 
 #include "oracle/decoder_ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BF16 attention on views whose rows are aligned to 16 bytes, with the head dimensions of real models: where
 // backends have their fast forms, which the odd views of attention_test.cpp never reach.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of every backend against its definition in double precision.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums and copies of matrices: exact up to one rounding, so compared for equality.
 
 #include "support/matrices.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of a table, and the gradients that come back to them.
 
 #include "support/matrices.h"

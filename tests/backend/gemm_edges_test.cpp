@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products at the edges: shapes that fill no tile, strides, what is not finite or barely normal. BF16
 // operands and f32 copies of them, which may be served by different kernels, are held to the same bounds.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The quantized product of every backend against double precision over the very values that were decoded.
 
 #include <gtest/gtest.h>

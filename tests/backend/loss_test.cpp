@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Head and cross-entropy in one operation against double precision: losses and both gradients.
 
 #include "oracle/decoder_ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution and scan on views whose rows are aligned to 16 bytes, with the head dimension, states and
 // chunks of real models: where backends have their fast forms, which the odd views of mamba2_test.cpp never
 // reach.

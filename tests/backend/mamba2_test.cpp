@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution, scan and decoding step of every backend against the recurrence in double precision.
 
 #include <gtest/gtest.h>

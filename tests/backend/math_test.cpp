@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU backend's elementary functions against double precision, over the range of f32.
 
 #include "tetrad/backend/cpu/math.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The norms on views whose rows are aligned to 16 bytes and of the widths of real models: where backends have
 // their fast forms, of several sizes, of which norm_test.cpp reaches few.
 

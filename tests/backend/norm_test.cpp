@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMSNorm and the gated norm against double precision, forward and backward.
 
 #include "oracle/decoder_ops.h"

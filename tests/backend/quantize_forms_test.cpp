@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two forms of one matrix at a time, and a quantizer that is told the input's amax: each must give, byte for
 // byte, what quantize_test.cpp holds to the oracle.
 

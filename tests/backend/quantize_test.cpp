@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every quantizer of every backend against the independent oracle, byte for byte.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary positions against double precision, and the frequencies with and without Llama 3's scaling.
 
 #include "oracle/decoder_ops.h"

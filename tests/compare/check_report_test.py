@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Proves that scripts/check-report can fail: breaks a good page in one place at a time and expects the check that is there for it
 to say so. Run by hand when the page or its checks change (about two minutes); exit codes as those of scripts/check-report."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Headless Chromium over the DevTools protocol, with nothing but Python's standard library."""
 
 import base64

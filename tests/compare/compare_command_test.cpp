@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons as a user makes them.
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes sample reports, as report.json and as pages, for scripts/check-report and for looking at the page while it is changed:
 
     tests/compare/sample_report.py OUT_FOLDER [CASE...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad YAML, keys and values: one clear message each.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must fit together.
 
 #include <gtest/gtest.h>

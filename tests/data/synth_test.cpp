@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The claimed entropy of every language, against what its tokens say.
 
 #include "tetrad/data/synth.h"

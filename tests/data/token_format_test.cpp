@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token files of llm.c and nanoGPT, and what becomes of them.
 
 #include "tetrad/data/token_format.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks are given models that are known: what they find must be what was put in.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any body is a request that keeps to the limits, or an HttpError; a request's response can be written.
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text is a configuration that can be written and read again, or refused.
 
 #include "fuzz/targets.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz targets without a fuzzer: over their seeds, all beginnings of these, and seeds with one byte changed.
 // Failing means crashing, or a throw that the target does not expect.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All targets as one program of libFuzzer: `fuzz TARGET [libFuzzer's arguments]`. Without a target it lists
 // them.
 

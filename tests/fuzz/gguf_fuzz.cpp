@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes are a GGUF file whose tensors lie within it, or refused; what it says of a model and of a
 // tokenizer is one that can be built, or refused.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text is a config.json of a model that can be counted, or refused.
 
 #include "fuzz/targets.h"

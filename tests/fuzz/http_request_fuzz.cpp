@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes are a request, the beginning of one, or refused; whatever pieces they come in.
 
 #include <tuple>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text is a manifest that names files of its own folder, or refused. The seal would hide everything
 // behind it from a fuzzer, so the text is also sealed.
 

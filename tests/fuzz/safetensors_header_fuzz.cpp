@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes are a safetensors file whose tensors fill its data, or refused.
 
 #include "fuzz/targets.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text is a JSON value that is the same when it is written and read again, or refused.
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The parsers of what comes from outside, each as a function over any bytes at all.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes are a tiktoken file that gives a lossless tokenizer, or refused.
 
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any pair of files is a sound token file or refused. The input is the .bin; if it begins with "IDX" and a
 // number of 16 bits, so many bytes behind it are the .idx and the rest is the .bin.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes encode to ids that decode to them, whole or in pieces, with every split.
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text is a tokenizer.json that gives a working tokenizer, or refused.
 
 #include "fuzz/targets.h"

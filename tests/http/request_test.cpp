@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The request parser: what it reads, what it refuses, and that pieces make no difference.
 
 #include "tetrad/http/request.h"

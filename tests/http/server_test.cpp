@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The server over real sockets, with a handler that does what the path says.
 
 #include "tetrad/http/server.h"

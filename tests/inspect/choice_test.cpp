@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice is arithmetic: what goes in is made up, and what must come out is known.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inspections as a user makes them.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model with one layer that four bits cannot hold: the inspection must find it, and find it again.
 
 #include <gtest/gtest.h>

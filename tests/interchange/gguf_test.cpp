@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GGUF: the bytes, taken apart by a reader that shares nothing with ours, and our reader on good and bad
 // files.
 

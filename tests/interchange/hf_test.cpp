@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export to Hugging Face's layout and import of it: what goes around comes around, to the bit.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVFP4 for serving: fields of ModelOpt and compressed-tensors, and that the values are those of the forward
 // pass, as a second reading of docs/numerics.md computes them.
 

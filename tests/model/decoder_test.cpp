@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole models: gradients against finite differences of the loss, generation against evaluation, initial
 // weights, independence of threads and of how a batch is cut, and that every recipe learns.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What --dry-run says a run needs of a device is what it takes, within 5 %.
 
 #include <gtest/gtest.h>

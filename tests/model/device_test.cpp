@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same model on a device and on the CPU: the same data gives the same losses and gradients but for the
 // order of sums, and the same run gives the same bits.
 

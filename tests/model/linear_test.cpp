@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A linear layer in every recipe against the same computation spelled out: quantize each operand with the
 // recipe's spec, decode it, multiply in double precision.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Computing again in the backward pass changes memory and nothing else: losses, gradients, statistics and
 // notes are the same to the bit.
 

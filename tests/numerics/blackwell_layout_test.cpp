@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of block scales that Blackwell's matrix library reads.
 
 #include "tetrad/numerics/blackwell_layout.h"

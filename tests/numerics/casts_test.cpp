@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nearest casts and decoders of the element formats, against the oracle: every BF16, every f32, every code.
 
 #include <gtest/gtest.h>

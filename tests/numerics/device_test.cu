@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // numerics/ on a GPU gives the host's bits. Needs a CUDA device to run; compiling it is a check of its own.
 
 #include <gtest/gtest.h>

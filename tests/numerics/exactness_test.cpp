@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the formats promise: exact products, scale arithmetic that survives the ends of f32, and a block
 // maximum that is represented to within the rounding of its scale.
 

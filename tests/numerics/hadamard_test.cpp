@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The random Hadamard transform: to the bit against the oracle, and as the orthogonal matrix it is meant to
 // be.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10 against its published answers and the oracle, and the meaning of each word of a RandomStream.
 
 #include "tetrad/numerics/philox.h"

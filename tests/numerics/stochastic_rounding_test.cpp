@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stochastic rounding is a pure function of a value and a byte, so its expectation is a sum over 256 bytes
 // and not a matter of statistics: everything here is exact.
 

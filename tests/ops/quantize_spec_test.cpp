@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names, validation and rearrangements of quantized tensors: everything about quantization that is not
 // arithmetic.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Causal attention with grouped queries as its definition says, in double precision, every score in memory.
 

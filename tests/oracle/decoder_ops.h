@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the operations of a decoder compute, in double precision, from their formulas alone.
 //

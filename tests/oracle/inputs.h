@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Named test inputs for the quantizers: ordinary ones and the ones that break things. All are finite.
 

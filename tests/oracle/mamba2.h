@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The Mamba-2 mixer as its recurrence says, token by token, in double precision.
 

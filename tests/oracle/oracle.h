@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the quantizers must produce, computed a second time from docs/numerics.md alone.
 //

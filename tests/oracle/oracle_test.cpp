@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oracle against facts that were worked out by hand from docs/numerics.md.
 
 #include "oracle.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oracle's gradients of the scan, written down by hand, against central differences of its recurrence.
 
 #include <gtest/gtest.h>

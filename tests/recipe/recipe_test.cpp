@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recipes are tables: the published ones operand by operand, and every switch that changes them.
 
 #include "tetrad/recipe/recipe.h"

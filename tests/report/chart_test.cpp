@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Curves in a terminal: marks stand in the right cells, and only in cells.
 
 #include "tetrad/report/chart.h"

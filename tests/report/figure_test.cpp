@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Averages, gaps, ranges and ticks.
 
 #include "tetrad/report/figure.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading the folder of a run, also of one that is going on or broken.
 
 #include "tetrad/report/run_metrics.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The figures below the chart.
 
 #include "tetrad/report/summary.h"

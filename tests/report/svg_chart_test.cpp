@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The picture is well-formed whatever the runs are like.
 
 #include "tetrad/report/svg_chart.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests and responses of /v1/completions, without a server.
 
 #include "tetrad/serve/completions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the engine computes for many at once against what the decoder computes for each alone.
 
 #include "tetrad/serve/engine.h"

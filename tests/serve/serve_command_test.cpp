@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tetrad serve` over real sockets: what it answers, and that nothing a client does brings it down.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Matrices of activations for tests: BF16 or f32, a column range of a wider matrix.
 

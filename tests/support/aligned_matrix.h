@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Matrices whose rows are aligned to 16 bytes: what models give to backends, which have their fast forms for
 // it. The views of Activations, which start anywhere, never reach those.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/backends.h"
 
 #include "support/on_device.h"

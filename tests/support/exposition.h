@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A reader of Prometheus' text format 0.0.4 that takes nothing but what the format says, in the order that it
 // recommends: HELP, TYPE, and then all samples of a family.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Gradients by finite differences, in double precision, of a reference written in double precision.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Inputs of the convolution and the scan, the same every time and exact in BF16.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Matrices as operations get them: f32 or BF16, whole or a range of columns of a wider one, with guards
 // around so that a write outside is seen.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Lets tests that keep everything in the program's memory run on a device: each operation's data is copied up
 // before it and down after it. Addresses keep their alignment, so that a test of unaligned views stays one.

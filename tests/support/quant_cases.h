@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The quantizers under test, in the terms of the engine and of the oracle.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Vectors of numbers in double precision, as oracles take and give them.
 

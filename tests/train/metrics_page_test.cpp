@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Prometheus is given, read by a strict reader of the text format 0.0.4.
 
 #include "tetrad/train/metrics_page.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What differs between the formats when a block is encoded or decoded: the element, the stored scale, the
 // scale arithmetic (all from numerics/). The loops around them are each backend's own.

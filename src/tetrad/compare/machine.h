@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a trial ran on. It is kept beside the trial, since a comparison may go on elsewhere: its report is
 // about the machines of its runs, not about the one that writes it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What came out of a comparison's trials, arm by arm, with the statistics that a verdict rests on.
 

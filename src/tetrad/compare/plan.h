@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What is compared: arms, each a precision, times seeds, learning rates and data mixes.
 

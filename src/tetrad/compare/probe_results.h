@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the probes of an arm found, and a file that keeps it: a comparison that goes on, or grows, does not
 // measure it again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/compare/probes.h"
 
 #include <fmt/format.h>

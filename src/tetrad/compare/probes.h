@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What curves do not show: how far an arm's gradients are from the reference's on the same weights and data,
 // and whether a run of the arm survives bad numbers and an interruption.

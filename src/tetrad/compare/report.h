@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The report of a comparison: report.json, which has every figure, and a page that shows it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Trains the trials of a comparison one after another. Each is a run like any other, in a folder of its own,
 // so a comparison that was killed goes on where it was.

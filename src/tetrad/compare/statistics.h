@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a few paired runs can say. "No significant difference" is not equivalence: an arm is equivalent only
 // if the data excludes a gap as large as a margin that was stated beforehand (two one-sided tests).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The runs of a comparison. Only the precision differs between arms: that is checked on the resolved
 // configurations, not assumed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Configuration: YAML files merged left to right, then key=value overrides, into the structs of
 // train/config.h. The defaults stand there; names, ranges and help of the keys stand in schema.h.

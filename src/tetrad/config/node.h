@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A configuration before it has types: what YAML, overrides and presets become, and what is merged.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // YAML text, files and key=value arguments to nodes. The subset of YAML is what a configuration needs: one
 // document, no anchors, no tags, no duplicate keys, limited size and depth.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Numbers and words of a configuration: what a key accepts, and how it is read and written.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The one description of what a configuration may say: names, ranges and meaning of all keys. Reading,
 // writing, checking and help all visit it. Defaults stand in the structs.

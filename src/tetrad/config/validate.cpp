@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must fit together in a configuration. Ranges of single values stand in schema.h.
 
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Owned bytes, uninitialised until written: of this program, aligned for SIMD, or of a device.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Arithmetic on sizes that come from outside: overflow is an answer, never a wrapped number.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The one exception type. A message says what is wrong, where, and what to do about it.
 

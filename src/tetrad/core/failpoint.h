@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Failpoints: places where a test, or a user who doubts, can make the program die or a system call fail.
 // Compiled into every build, so that what is tested is what is shipped; one load and one branch when unused.

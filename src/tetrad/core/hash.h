@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Stable 64-bit hashes: the same on every machine and in every version, because files and orders depend on
 // them. Against accidents, not against attackers.

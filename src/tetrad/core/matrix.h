@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Borrowed two-dimensional data. One of the strides is 1; transposing swaps extents and strides and moves
 // nothing.

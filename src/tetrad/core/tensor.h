@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // An owned row-major matrix; activations are [tokens, width], parameters [out, in] or [1, size].
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Threads of the CPU. Work is cut into pieces by its shape alone, never by the number of threads, so that
 // results do not depend on how many there are.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // NAME.idx of a Megatron token file: which parts of NAME.bin are sequences, and which sequences are a
 // document. For token_file.

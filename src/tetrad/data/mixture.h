@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The order of samples: which source, and which of its samples. A function of the seed and of how often each
 // source was drawn before, nothing else, so a run can stop and go on anywhere, and ranks share one order.

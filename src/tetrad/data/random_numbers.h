@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A sequence of random numbers from Philox, for work that has a natural order.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Languages whose entropy is known, so that a training run can be told how far it is from the best there is.
 //

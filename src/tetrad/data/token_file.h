@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Token files: Megatron's NAME.bin (token ids, one after the other) and NAME.idx (lengths of sequences, and
 // which of them are a document), with an optional NAME.json of our own. Those of llm.c and nanoGPT, which are

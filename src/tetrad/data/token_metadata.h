@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a token file cannot say about itself: NAME.json beside NAME.bin and NAME.idx.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Multiple-choice questions: a line of JSON each, {"question": …, "choices": […], "answer": index, letter or
 // text}. The model's answer is the choice that it finds likeliest after the question.

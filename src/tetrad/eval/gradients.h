@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Gradients of one microbatch, and how far those at one precision are from those at another.
 

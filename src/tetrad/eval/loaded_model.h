@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A checkpoint, ready to be used: its model with weights, its precision, its tokenizer.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/eval/long_recall.h"
 
 #include <fmt/format.h>

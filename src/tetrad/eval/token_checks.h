@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Checks on held-out tokens: where the text itself says what must follow, does the model say it too?
 

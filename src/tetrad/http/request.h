@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A request of HTTP/1.1 (RFC 9112), read strictly: what two readers could understand differently is refused.
 

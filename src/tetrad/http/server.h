@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A small HTTP/1.1 server: one thread per connection and a bound on connections, deadlines for everything
 // that a client does, and an answer to everything that it sends. What is said is the handler's business.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which units to keep, from what was measured of each alone; and whether the whole set is worth it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A checkpoint with the data of its run: everything that an inspection needs, opened and checked.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a 4-bit recipe loses in a model as it is now, layer by layer, and what it would gain to keep some
 // layers in BF16 or FP8: measured, not estimated.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What can be kept out of four bits, one at a time: linear layers or whole blocks, and at which precision.
 

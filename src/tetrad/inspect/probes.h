@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The same microbatches at several precisions, beside the reference that nothing is quantized in.
 

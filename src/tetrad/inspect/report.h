@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // An inspection for people, for programs and as lines of a configuration.
 

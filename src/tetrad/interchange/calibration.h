@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the inputs of linear layers amount to, for the input scales of serving formats.
 

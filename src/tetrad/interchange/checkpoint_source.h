@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A checkpoint of ours, open for export: nothing of it is in memory but what is being looked at.
 

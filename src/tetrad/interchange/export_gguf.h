@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // GGUF, for llama.cpp: one file, in NVFP4 or BF16.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // NVFP4 checkpoints for serving: ModelOpt's layout and that of compressed-tensors.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // GGUF, version 3: magic, counts, metadata, descriptions of tensors, then their data, each aligned to 32
 // bytes. Everything is little-endian.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A model as GGUF describes it: names, metadata, the order of rows.
 

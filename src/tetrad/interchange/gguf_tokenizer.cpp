@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/interchange/gguf_tokenizer.h"
 
 #include <fmt/ranges.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Tokenizers in GGUF: byte-level BPE whose split llama.cpp has a name for.
 

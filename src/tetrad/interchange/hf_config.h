@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // config.json and generation_config.json, as transformers reads them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Somebody else's model as a checkpoint of ours, for eval, score, generate, export and for training on.
 

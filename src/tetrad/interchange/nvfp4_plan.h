@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which layers of a model are served in NVFP4, and the codes of their weights: those of the forward pass.
 

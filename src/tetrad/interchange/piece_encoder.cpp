@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/interchange/piece_encoder.h"
 
 #include "tetrad/core/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How the two NVFP4 layouts for serving call the tensors of a linear layer, behind the name of its module.
 

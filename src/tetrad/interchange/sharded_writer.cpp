@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/interchange/sharded_writer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A model's tensors in one safetensors file, or in shards with an index.
 

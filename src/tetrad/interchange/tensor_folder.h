@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The tensors of somebody else's folder: model.safetensors, or the shards that an index lists.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which tensors of a Hugging Face checkpoint are which rows of which parameter of ours: the one table that
 // export and import share.

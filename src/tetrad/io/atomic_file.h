@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Files that appear whole or not at all, even when the program is killed or the disk is full.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // CRC-32C (Castagnoli), as the records of TensorBoard's event files carry it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Read-only memory maps of regular files, and the descriptor they are opened with.
 

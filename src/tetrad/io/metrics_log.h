@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // metrics.jsonl: what happened in a run, one JSON object with `step` per line, in the order it happened.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // safetensors files: a reader that trusts nothing, and a writer that leaves either the whole file or none.
 

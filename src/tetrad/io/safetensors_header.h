@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The header of a safetensors file: u64 N (little endian), N bytes of JSON, then the data section.
 

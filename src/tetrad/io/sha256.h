@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // SHA-256 (FIPS 180-4), incremental. Uses the processor's SHA instructions where the build targets them.
 

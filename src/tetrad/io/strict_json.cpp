@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/io/strict_json.h"
 
 #include <nlohmann/json.hpp>

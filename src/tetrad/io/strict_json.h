@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // JSON from outside, with everything refused that the JSON library would let pass or guess at.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/io/tensorboard.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One mixer of the decoder: y = x + mixer(norm(x)). Attention, feed-forward and Mamba-2 look the same from
 // outside.

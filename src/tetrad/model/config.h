@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a model is: the shape of a decoder, as one would write it in a configuration.
 

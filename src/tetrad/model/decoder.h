@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A language model: embedding, a pattern of blocks, norm, head.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Random initial weights: a function of the seed and of each parameter's name, not of threads or of the order
 // in which parameters were made.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A linear layer y = x W^T and its two gradients, at the precision that the recipe says.
 

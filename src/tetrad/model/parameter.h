@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A trained tensor: f32 master weights and the f32 gradient that microbatches add to.
 

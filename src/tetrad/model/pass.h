@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One pass over one microbatch: what every layer must know about where in the run it is, and where it leaves
 // what it noticed.

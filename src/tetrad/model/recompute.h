@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the backward pass computes again instead of keeping it since the forward pass: time for memory. The
 // results are the same to the bit.

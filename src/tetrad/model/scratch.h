@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Memory that blocks share, one buffer per purpose: what is used for a moment, and what is computed again for
 // the backward pass of one block after another.

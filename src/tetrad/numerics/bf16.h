@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // BF16: the upper half of an f32, rounded to nearest even.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Where Blackwell's matrix library wants the block scales of a [rows, columns] scale matrix: tiles of 128 x 4
 // bytes, rows padded to 128 and scale columns to 4 with zero bytes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // E2M1, the element of NVFP4 and MXFP4: +-{0, .5, 1, 1.5, 2, 3, 4, 6}; bit 3 is the sign, bits 0-2 index that
 // list.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // E4M3 ("fn"): FP8 elements and NVFP4 block scales. Largest 448, smallest 2^-9, no infinity, NaN = 0x7F and
 // 0xFF. The cast saturates: without that 465 becomes NaN, and one NaN scale byte destroys a checkpoint.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // E5M2: the wide-range FP8 format. Largest 57344; infinity 0x7C, NaN 0x7D-0x7F. The cast saturates.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // E8M0, the block scale of the OCP MX formats: byte b means 2^(b-127); 255 is NaN.
 

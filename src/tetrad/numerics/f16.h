@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // IEEE half precision. Tetrad reads it from files and never computes in it, so only the decoder is used.
 

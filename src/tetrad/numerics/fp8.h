@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // FP8: E4M3 elements with f32 scales, per 1x128 or 128x128 block or per tensor, computed from the current
 // values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The random Hadamard transform on one run of elements: y = (x * signs) . H, H[r,c] = (-1)^popcount(r & c) /
 // sqrt(size).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Everything in numerics/ compiles for the host and, under nvcc, for the device: one definition, many loops.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Small binary floating-point formats: E2M1, E4M3, E5M2 (and the decoder of F16) from one definition.
 //

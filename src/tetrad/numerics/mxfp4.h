@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // MXFP4 (OCP MX): E2M1 elements, one E8M0 scale 2^(floor(log2 amax) - 2) per block of 32, no tensor scale.
 

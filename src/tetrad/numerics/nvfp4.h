@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // NVFP4: E2M1 elements, one E4M3 scale per block of 16 (or 16x16), one f32 scale per tensor derived from its
 // amax. All arithmetic is f32, in this order; other orders give other bytes.

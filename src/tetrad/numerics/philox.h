@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Philox4x32-10 (Salmon et al., SC 2011): a counter-based generator. Nothing is stored and nothing can be
 // lost: the random bits of an element are a function of where the element is, not of who computes it or when.

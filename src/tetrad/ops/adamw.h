@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // AdamW with decoupled weight decay, and the norm that clipping needs. Everything is f32; sums of squares are
 // f64 in a fixed order.

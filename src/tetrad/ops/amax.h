@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the operation that writes a matrix can tell the quantizers that read it next.
 

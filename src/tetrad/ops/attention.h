@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Causal attention with grouped queries: query head h reads key/value head h / (heads / kv_heads).
 //

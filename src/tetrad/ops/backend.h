@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The one interface through which everything above reaches the hardware. A backend implements every operation
 // of ops/; one that cannot throws at start-up, and nothing falls back silently.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/ops/check_rows.h"
 
 #include "tetrad/core/error.h"

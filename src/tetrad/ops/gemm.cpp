@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/ops/gemm.h"
 
 #include "tetrad/core/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The contract of the matrix product: C[M,N] = A[M,K] . B[N,K]^T, both operands with the reduction dimension
 // last.

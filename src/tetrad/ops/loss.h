@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Output head and cross-entropy in one operation, in chunks of tokens and of the vocabulary, so that logits
 // exist for one chunk at a time and never as a whole.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The Mamba-2 mixer between its two projections: causal depthwise convolution, selective scan. (The gated
 // norm is in norm.h.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How a backend uses memory, so that the needs of a run can be told where that backend is not: how it holds
 // quantized matrices, and what its operations hold for themselves.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // RMSNorm, y = x / rms(x) * weight, over whole rows; and the gated norm over groups that ends a Mamba-2
 // mixer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The contract of quantization: what a quantizer is told, what it leaves behind, what it reports.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rearranging quantized tensors: bytes move, no value changes.
 
 #include <algorithm>

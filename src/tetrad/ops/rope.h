@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Rotary position embedding, half-split ("rotate_half"): the pair (i, i + dim/2) of each head turns by
 // position * frequency[i].

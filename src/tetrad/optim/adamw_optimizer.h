@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // AdamW over all parameters of a model, with clipping by the global norm.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Precision as one would write it in a configuration. resolve() turns it into a table (recipe.h).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which quantizer each operand of each GEMM of each linear layer gets, and when. Recipes are tables.
 //

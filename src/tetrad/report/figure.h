@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The picture of some runs before it is drawn: curves, ranges and ticks, the same for terminal and SVG.
 

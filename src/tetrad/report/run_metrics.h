@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a training run left behind that a picture of it needs: metrics.jsonl and config.yaml of its folder.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What came out of some runs, in figures, beside the first of them.
 

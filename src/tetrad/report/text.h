@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Names and numbers as people read them. Names come from files and paths, so they may hold anything.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What is wrong with a request, as OpenAI's interface says it.
 

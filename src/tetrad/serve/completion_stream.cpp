@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/serve/completion_stream.h"
 
 #include <fmt/format.h>

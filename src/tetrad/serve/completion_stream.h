@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A completion that is sent while it grows, as server-sent events. All texts of a choice, one after the
 // other, are the text of the response that comes as a whole: no event ends within a character, and what may

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // POST /v1/completions as OpenAI defines it and as lm-evaluation-harness uses it: a request to the tasks of
 // the engine, and their results to the response.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Computes for many clients at once: sequences that wait are read together in one pass of the decoder, and
 // those that grow grow together, a token each per pass. One thread computes.

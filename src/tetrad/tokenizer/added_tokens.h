@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Tokens that stand for themselves: cut out of the text before it is split, never made by merging.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Byte-level BPE: a text is cut into pre-tokens, a pre-token is a sequence of bytes, and neighbours are
 // joined in the order in which training joined them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/tokenizer/byte_spelling.h"
 
 #include <array>

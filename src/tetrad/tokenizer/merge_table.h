@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which two neighbours may be joined, how soon, and into what; and the joining.
 

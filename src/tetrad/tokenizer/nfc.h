@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Normalization form C: one spelling of texts that Unicode says are the same.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Pre-tokenizers: where a text is cut before BPE. Merges never cross a cut.
 

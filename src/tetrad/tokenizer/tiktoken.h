@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // tiktoken files: one token per line, its bytes in base64 and its rank. They say nothing about the split and
 // the special tokens, which belong to the encoding: its name stands before the path (llama3:tokenizer.model),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // tokenizer.json, as Hugging Face `tokenizers` writes and reads it: byte-level BPE.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The steps of a tokenizer.json around its model. For tokenizer_json_read.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What words encode to. Only a memory: results are the same without it.
 

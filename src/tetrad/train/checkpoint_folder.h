@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One checkpoint's folder, and the names in the folder that holds a run's checkpoints. For checkpoint_store.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/checkpoint_store.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Checkpoints on the disk: RUN/checkpoints/step-N/, each with a MANIFEST.json that proves it whole.
 //

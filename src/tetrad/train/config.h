@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A training run, as one would write it in a configuration; config/ reads and writes it.
 

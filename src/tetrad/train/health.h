@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Does the loss look as it should? Spikes stand out from the recent past; divergence is a lasting rise.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // MANIFEST.json of a checkpoint: which files belong to it, how long they are and what their bytes hash to.
 

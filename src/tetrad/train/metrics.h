@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A run's figures: metrics.jsonl is the truth, TensorBoard's event file lies beside it.
 

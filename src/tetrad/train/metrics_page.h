@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The newest figures of a run as Prometheus reads them. Writing costs a lock and a copy, whoever reads.
 

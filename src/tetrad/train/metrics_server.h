@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Answers GET /metrics while a run trains, on threads of its own. It ends with the object.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a run tells people: messages and a progress line on stderr, and all of it in log.txt.
 

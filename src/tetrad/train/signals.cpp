@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/signals.h"
 
 #include <unistd.h>

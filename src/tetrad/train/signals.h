@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // SIGINT and SIGTERM ask a run to finish its step and save; a second one ends the process at once.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A run's complete state as files of a checkpoint, and back: model.safetensors, optimizer.safetensors,
 // state.json, config.yaml and, if the model has one, tokenizer.json.

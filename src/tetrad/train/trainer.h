@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The training loop: batches in, optimizer steps, and on the way evaluation, checkpoints, metrics and a watch
 // on the run's health. The same configuration gives the same weights, to the bit, however often it is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU's casts in words against the definition, on the host: their arithmetic is the same there.
 
 #include "tetrad/backend/cuda/quantize/e2m1_words.cuh"

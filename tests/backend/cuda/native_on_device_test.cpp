@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVFP4 operands in the layouts of native products, made on a device: any will do. The product itself needs
 // Blackwell.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What matrix units take as it is, and how codes and scales are brought into their layouts, without a device.
 
 #include <gtest/gtest.h>

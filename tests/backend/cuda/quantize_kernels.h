@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the tests of the CUDA quantizer's functions on the host have in common: inputs, buffers, comparisons.
 

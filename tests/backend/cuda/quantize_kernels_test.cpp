@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The work of the CUDA quantizer's threads, done on the host one item after another, against the CPU backend:
 // a machine without a GPU can tell whether the arithmetic and the addresses are right.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The quantizers that read their input once, FP8 1x128 and MXFP4 1x32, as quantize_kernels_test.cpp does it.
 
 #include <gtest/gtest.h>

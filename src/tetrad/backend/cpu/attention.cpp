@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention, forward and decode: online softmax over tiles of keys.
 //
 // One task is one head and a segment of its queries. It walks over the tiles of keys, so that a tile is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention, backward: scores are computed again, tile by tile, from log_sum_exp.
 //
 // One task is one key/value head of one sequence, so that the gradients of its keys and values are summed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cpu/bf16_kernel.h"
 
 #include "tetrad/core/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The innermost product of BF16 matrices, on the processor's BF16 dot products (AVX512-BF16).
 //

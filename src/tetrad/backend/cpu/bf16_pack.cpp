@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A source gives tiles of 16 lines of 16 neighbours in memory, as BF16. Its lines are rows of the operand,
 // and then pairs along K lie side by side and words are transposed; or they are columns, and then two of them
 // are interleaved.

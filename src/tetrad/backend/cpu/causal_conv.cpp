@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Causal depthwise convolution with silu.
 //
 // One task is one sequence and a strip of channels, in tiles of tokens from the first to the last, so that

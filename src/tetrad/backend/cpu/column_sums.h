@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Gradients of parameters that every token shares: sums over the rows of a matrix, in a fixed order.
 

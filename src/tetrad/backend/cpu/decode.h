@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Decoding rectangles of quantized or BF16 matrices to f32.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Operations are written once for activations of either storage type; arithmetic is f32.
 

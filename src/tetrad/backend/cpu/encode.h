@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Encoding one chunk of a tile: 16 elements of 16 runs, cast, measured and packed.
 

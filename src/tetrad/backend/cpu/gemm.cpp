@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cpu/gemm.h"
 
 #include "tetrad/backend/cpu/gemm_bf16.h"

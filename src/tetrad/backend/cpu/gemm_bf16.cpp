@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All of b, a panel of columns of the result at a time, is packed first; then each tile of the result packs
 // its rows of a, a slice of the depth at a time, so that they stay in the second-level cache, and goes over
 // them in blocks that stay in registers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of the operands are decoded to f32, tiles multiplied with OpenBLAS.
 //
 // The cut into panels and tiles follows from the shape, and each tile is one single-threaded SGEMM, so the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For a chunk of tokens, the logits of one chunk of the vocabulary after the other: first for the running
 // maximum and sum of the softmax, then, if gradients are wanted, once more for its probabilities. A
 // vocabulary that is one chunk is computed only once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Elementary functions of f32 without branches or tables, so that the compiler vectorises loops over them
 // (libm's are calls). Always inlined: a call would end vectorisation, and each file keeps its own choice of

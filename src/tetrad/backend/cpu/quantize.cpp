@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantization in two passes over the input: block maxima (whose maximum is the tensor's amax), then codes.
 // The adaptive 4/6 choice adds a pass between them. Every pass runs over the same tiles.
 

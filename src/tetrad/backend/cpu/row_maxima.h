@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Block maxima along rows that lie as they are quantized: no transform, no tile needed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Activations, F32 or BF16 in rows, to f32 tiles and back.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The selective scan, forward, in chunks.
 //
 // Within a chunk the recurrence is a product with a lower triangular matrix: with E[t, s] the product of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The selective scan, backward, in chunks.
 //
 // With E[t, s] the product of the decays s + 1 … t, H the state before the chunk and dH' the gradient of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the two directions of the scan share: the cut into chunks, and the decays within one.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Portable SIMD through the compilers' vector extension. Shuffles are chosen so that each is one instruction
 // on AVX2.

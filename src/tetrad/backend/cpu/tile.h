@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Tiles: sixteen runs of consecutive elements along the block axis, side by side in SIMD lanes.
 //

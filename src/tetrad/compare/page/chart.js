@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drawing: elements, axes, the line chart, the heat map and the one tooltip that they share. Text reaches the page only as
 // text nodes and attributes, so names stay names whatever they contain.
 

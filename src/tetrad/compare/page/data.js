@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 'use strict';
 // The report as data: how numbers are written, how curves are smoothed, paired and averaged, what a download holds.
 // Nothing here touches the page.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The head of the page, the curves with their controls, the downloads, and the start.
 
 const SMOOTHING = [0, 0.2, 0.5, 1, 2, 3, 5, 10, 20];  // percent of the run, by position of the slider

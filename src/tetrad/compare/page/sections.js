@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands in the sections, except for the curves. Each function fills one section from the report.
 
 function sectionOf(id) {

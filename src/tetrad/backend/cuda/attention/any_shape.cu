@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of any shape, forward and decode. Where there are few queries, blocks share out the keys of each,
 // and a second kernel puts their results together.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Attention of any head_dim, element type and alignment, in f32 arithmetic: simple rather than fast.
 //

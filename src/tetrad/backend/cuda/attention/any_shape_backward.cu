@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of any shape, backward. As on tensor cores, a block owns queries or keys, so that every sum is
 // one warp's and has a fixed order.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Attention on tensor cores, backward. Scores are computed again from log_sum_exp, twice: a block either owns
 // keys and walks over queries (dk, dv), or owns queries and walks over keys (dq). So every sum is one

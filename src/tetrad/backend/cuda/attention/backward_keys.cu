@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dk and dv: scores and their gradients are held transposed, [keys, queries], so that they are left operands
 // of the sums over queries as they stand.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dq: like the forward pass, with the gradients of scores in the place of probabilities.
 
 #include "tetrad/backend/cuda/attention/backward.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/attention/cudnn_attention.h"
 
 #include <cudnn.h>

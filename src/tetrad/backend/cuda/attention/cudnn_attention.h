@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Attention through cuDNN, a family of kernels beside those of kernels.h: on Hopper, where the
 // build has found the library. It asks for the same views as attention_on_tensor_cores().

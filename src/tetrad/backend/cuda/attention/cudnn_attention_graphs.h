@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Causal attention as graphs of cuDNN. Its engines know attention by the shape of the graph: products,
 // softmax and mask written out operation by operation, as below, become one kernel.

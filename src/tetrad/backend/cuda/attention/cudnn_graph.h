@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // cuDNN's graph interface, as far as attention needs it: operations on tensors of four dimensions, and the
 // plan that executes them as one.

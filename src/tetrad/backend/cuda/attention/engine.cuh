@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Products of tiles, by single warps (compute capability 8.0 and later) or by warpgroups (9.0). Either way a
 // warp's result has the rows 16 kM w … of a block whose warps are w = 0, 1, …, and lanes hold the same of it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on tensor cores, forward and decode of many tokens. A block has 128 queries of one head, each of
 // its groups (a warp or four) some of them; it walks over tiles of keys while the next tile is on its way.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The two families of attention kernels: on tensor cores (BF16, head_dim 64 or 128, aligned views, a positive
 // scale), and for everything else. The operations have been checked.

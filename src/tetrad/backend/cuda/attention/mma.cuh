@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Fragments of attention's operands, on the instructions of common/tensor_core.cuh.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Tiles of attention on tensor cores: rows of BF16 in shared memory.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The warpgroup products of compute capability 9.0 (built for 90a), of 64 rows by four warps together: right
 // operands come from shared memory once for all of them. Elsewhere these functions must not be reached.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The second stage of gradients that every token shares: blocks leave sums over their own tokens, rows of
 // [rows, cols], and these are added up in the order of the rows, whoever computed them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One context on one GPU: a stream, memory that operations use for a moment, and what they keep from call to call. Several
 // contexts, on one GPU or on several, share nothing. A context is used by one thread at a time, which has made its GPU the

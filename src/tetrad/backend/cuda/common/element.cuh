@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Elements of activations: f32 or BF16 in memory, f32 in arithmetic. Eight neighbours are one access where
 // the view's address and strides allow it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Every call into CUDA and its libraries is checked, in every build type.
 

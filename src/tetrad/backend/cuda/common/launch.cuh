@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Launching kernels, and the loop of those that do the same for every element of a matrix.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Elementary functions of f32, the formulas of backend/cpu/math.h: a few ulp over the whole range, with the
 // digits of small results kept.

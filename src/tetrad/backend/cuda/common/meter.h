@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the GPU has used so far and how busy it is, through NVML where the driver brings it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Matrices of BF16 in shared memory, for tensor_core.cuh. Vectors of 8 elements of a row are swapped among
 // themselves by the row's number, so that the same vector of 8 neighbouring rows lies in different banks.

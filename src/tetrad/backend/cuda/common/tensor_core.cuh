@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // BF16 matrix products of a warp, their operands' way through shared memory, and the cut of a 16 x 8 result
 // among the lanes: lane l has rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.

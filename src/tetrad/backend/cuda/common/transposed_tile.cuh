@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A tile of 128x128 bytes on its way from rows to columns, in shared memory: 256 threads bring squares of
 // 8x8 and take whole columns. (Nothing here knows of threads but by their number: tests call it without a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which of cuBLASLt's kernels was fastest for each product, remembered from run to run: the same run on the
 // same machine then uses the same kernels, and so gives the same bits. Contexts and processes share a file,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt thinks in columns: a row-major matrix is, to it, the transposed one. So out^T[N,M] = b . a^T is
 // asked for.
 

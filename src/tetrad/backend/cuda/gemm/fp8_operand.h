@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // FP8 operands as Hopper's matrix units take them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Products on tensor cores, through cuBLASLt: quantized operands as the BF16 values code x block scale, which
 // are exact.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt's narrow formats have the reduction dimension last in both operands, and addresses and lines that
 // are multiples of 16 bytes.
 

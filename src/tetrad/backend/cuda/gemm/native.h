@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the matrix units of a device multiply as it is, codes with their block scales, and what is expanded
 // for them. (No CUDA here: tests ask without a device.)

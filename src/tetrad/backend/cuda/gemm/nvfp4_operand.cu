@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/gemm/nvfp4_operand.h"
 
 #include "tetrad/backend/cuda/common/launch.cuh"

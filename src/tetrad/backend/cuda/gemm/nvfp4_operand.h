@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // NVFP4 operands as Blackwell's matrix units take them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Block scales of NVFP4 on their way to the tiles of numerics/blackwell_layout.h. (Nothing here knows of
 // threads: tests call it without a device.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Operands as matrix units for narrow formats take them: codes with the reduction dimension last, and block
 // scales in a layout of cuBLASLt.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Codes with their two dimensions exchanged, for matrix units that want the reduction dimension last.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a function does to kWidth neighbours of a row (Swiglu, SquaredRelu) is shared by two kinds of kernels:
 // those that take a row's neighbours, and those that take patches of 16 rows and report the largest
 // magnitudes of what they write, which the transform down the columns needs whole patches for.

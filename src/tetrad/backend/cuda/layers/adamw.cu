@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All tensors in one launch: a row of blocks for each.
 
 #include "tetrad/backend/cuda/layers/adamw.h"

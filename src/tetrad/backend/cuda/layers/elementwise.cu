@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/layers/elementwise.h"
 
 #include "tetrad/backend/cuda/common/element.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backward pass sorts the tokens by id (a stable sort: equal ids stay in their order) and adds up runs of
 // equal ids, in pieces of fixed length, so that neither a rare nor a frequent id makes the others wait, and
 // every sum has one order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // ops/embedding.h on CUDA. The ids lie on the device, where nobody reads them twice: one outside the
 // vocabulary gives a row of NaN.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gated norm over groups: u = y * silu(z); out = u / rms(u over its group) * weight.
 //
 // A warp takes one group of one token. Where a lane can hold its share of the group in registers, everything

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For a chunk of tokens: logits by one product, then a block per token turns its row of logits into a loss
 // and into the gradient of the logits, then two more products. Logits exist for one chunk at a time.
 

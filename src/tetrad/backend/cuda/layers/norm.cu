@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block works on one row after the other and holds it in registers, so everything is read once.
 
 #include "tetrad/backend/cuda/layers/norm.h"

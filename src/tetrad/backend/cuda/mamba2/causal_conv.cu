@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Causal depthwise convolution with silu.
 //
 // A block is kLanes groups of neighbouring channels times kPieces pieces of one sequence. A thread slides

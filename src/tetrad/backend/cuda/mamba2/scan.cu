@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The selective scan, forward.
 
 #include "tetrad/backend/cuda/mamba2/mamba2.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the parts of the scan share: the cut of a sequence into tiles, its views, its scratch memory.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The selective scan, backward: the states before all tiles, the gradients of those after them, and from
 // these, for every tile by itself, all gradients.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // With E[t, s] the product of the decays s + 1 … t, H the state before a tile and dH' the gradient of the
 // state after it (backend/cpu/scan_backward.cpp has the same):
 //   y[t] = sum over s <= t of (C[t] . B[s]) E[t, s] dt[s] x[s]  +  E[t, before] H . C[t]  +  D x[t]

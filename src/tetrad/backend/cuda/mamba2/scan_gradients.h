@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The gradients of the scan from the states around its tiles, in f32: for shapes and types that the tensor
 // cores do not take.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradients of the scan on tensor cores, from the states around each tile (scan_gradients.cu has the
 // formulas). A block takes a tile of a group, whose heads share B and C, and its heads one after the other,
 // so that the sums over heads stay in registers. Of 16 warps, warp w has tokens 16 (w / 4) … and quarter

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The steps of scan_gradients_mma.cu: what a block of 16 warps does for one head of a tile.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scan forward on tensor cores. A block takes one head of one sequence from the first tile to the last,
 // with the state in registers, so that nothing but inputs, output and the wanted states touches memory. In a
 // tile, with E[t, s] the product of the decays s + 1 … t and H the state before it,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the tensor core kernels of the scan share. A block has 8 warps; where it works on a state, warp w has
 // channels 16 (w / 2) … of the head and half w % 2 of the state, all in registers.

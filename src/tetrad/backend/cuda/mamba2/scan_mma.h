@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The scan on tensor cores: BF16 activations, head_dim 64, state 64 or 128, aligned views, chunks of whole
 // tiles.

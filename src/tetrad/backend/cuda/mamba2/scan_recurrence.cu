@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/mamba2/scan_recurrence.h"
 
 #include "tetrad/backend/cuda/common/launch.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The scan as its recurrence says, token by token in f32, one warp for each channel: for shapes and types
 // that the tensor cores do not take.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // States, or their gradients, passed along sequences on tensor cores: what the backward pass needs around
 // every tile. A block takes one head over a run of tiles, with the state in registers.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The gradients of a head's time steps: the last part of its turn in scan_gradients_mma.cu.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The largest magnitude of a matrix. The bits of |x| have its order, with NaN and infinity on top instead of
 // lost, and a maximum does not depend on the order of threads.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dequantization, and the expansion of packed codes to the BF16 values that a product reads.
 
 #include "tetrad/backend/cuda/quantize/decode.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Quantized tensors back to values: launches behind dequantize() and expand(), whose arguments they trust.
 

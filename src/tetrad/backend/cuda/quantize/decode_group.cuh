@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Decoding 16 neighbours of a row, or 16 columns of four rows: functions of (problem, item) that know nothing
 // of threads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // From what a problem says at run time to what its kernels are compiled for.
 

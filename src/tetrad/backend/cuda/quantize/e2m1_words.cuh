@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // E2M1 casts of many BF16 values at once: equal to E2m1::encode() and encode_stochastic() for scaled values
 // below 7, in fewer instructions. Callers see to that bound and use numerics/ where it does not hold.

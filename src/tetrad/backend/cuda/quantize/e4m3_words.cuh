@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // E4M3 casts of four values at once, with the instruction that Ada and later have for it: equal to
 // E4m3::encode() for everything but NaN.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/quantize/finalize.cuh"
 
 #include "tetrad/backend/cuda/common/launch.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What follows an encoding that finds the tensor's amax on its way: values that are not finite are known only
 // when every code has been written.

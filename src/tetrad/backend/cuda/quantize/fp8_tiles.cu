@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP8 in tiles of 128x128 values, which hold whole blocks of either shape: see fp8_tiles.cuh. The values
 // are read once; whether they are all finite is known only afterwards.
 

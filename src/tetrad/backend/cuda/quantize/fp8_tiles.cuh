@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // FP8 1x128 of a BF16 matrix, a tile of 128x128 at a time: a block of threads has the blocks of the tile's
 // rows whole, and those of its columns, so that values which are read once serve both. Thread t holds the 8x8

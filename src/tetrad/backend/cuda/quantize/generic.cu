@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels for every quantization there is; those that training spends its time in have faster ones beside.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Quantization of any format, block shape, transform and layout, one run of a row at a time: a run is 16
 // elements, or a transform where that is longer. Blocks larger than a run meet in memory (block_amax).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The passes of quantize(), each a launch on the device's stream. Which kernels serve a problem is decided in
 // quantize.cpp.

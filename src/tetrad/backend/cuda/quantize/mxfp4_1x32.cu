@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MXFP4 1x32 of BF16 or f32: its rows without a transform, its columns with one of 16 or 32 (BF16) or
 // without, in one pass over the values.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // MXFP4 1x32 of BF16 or f32 in registers: eight neighbours of a row in a thread, four threads to a block; or
 // whole blocks down two neighbouring columns of memory. No tensor scale, so one pass over the values is

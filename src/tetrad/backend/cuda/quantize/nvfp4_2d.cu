@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVFP4 16x16 of f32 or BF16, to nearest: as an operand that lies as the input does, for squares look the
 // same from both sides, or as codes of its rows. One thread holds 16 rows of four columns; four lanes share a
 // block.

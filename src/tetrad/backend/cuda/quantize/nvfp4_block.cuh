@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // NVFP4 blocks of 16 BF16 values in one thread's registers: transform, maximum, scale, codes. Eight words of
 // two values each; which two is for the callers to say.

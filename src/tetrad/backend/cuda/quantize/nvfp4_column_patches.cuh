@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The 16 x 4 patches of a BF16 matrix, counted along its rows of memory, as threads reach them: neighbouring
 // threads have neighbouring columns. (Nothing here knows of threads: tests call it without a device.)

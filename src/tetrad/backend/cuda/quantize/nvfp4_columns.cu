@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVFP4 1x16 of a BF16 matrix that lies transposed: blocks run down the rows of memory. One thread holds 16
 // rows of four columns, so that the transform and the block maxima stay in its registers and nothing is
 // transposed.

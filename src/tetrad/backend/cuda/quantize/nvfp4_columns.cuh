@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Blocks of 16 elements down four neighbouring columns of memory, in one thread. Word [r][p] has columns 2p
 // and 2p + 1 of row r.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The blocks of 16 BF16 neighbours of a row-major matrix, counted row after row, as the lanes of a warp reach
 // them. Lanes 2k and 2k + 1 share the blocks k and 16 + k of a batch of 32: each reads and writes its half of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVFP4 1x16 of BF16 rows: one thread holds a block. Pairs of lanes exchange halves of their blocks, so that
 // every access to memory is 16 neighbouring bytes per lane.
 

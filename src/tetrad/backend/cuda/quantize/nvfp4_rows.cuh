@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A block of 16 neighbours in a row, in one thread: words of elements (0, 1), (2, 3), ...
 

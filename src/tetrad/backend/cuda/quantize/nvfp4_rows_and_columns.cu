@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVFP4 1x16 of one BF16 matrix in both directions: its rows as an operand, its columns packed or as an
 // operand, or both packed. A warp takes 16 rows of 128 columns: first as patches (nvfp4_columns.cu), then
 // as the blocks of its rows (nvfp4_rows.cu), which are in the first-level cache by then.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One quantization as its kernels see it: plain numbers and device addresses. The matrix is the one consumed,
 // [rows, cols] with the blocks along cols; how it lies in memory is in the strides.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantization on the host's side: what is refused, where results and intermediate figures lie, which kernels
 // run. Nothing waits for the device unless statistics are asked for.
 

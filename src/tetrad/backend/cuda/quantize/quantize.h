@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // ops/quantize.h on CUDA: byte for byte what the CPU gives.
 
