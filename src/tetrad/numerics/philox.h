@@ -12,16 +12,31 @@ namespace tetrad {
 
 using PhiloxWords = std::array<std::uint32_t, 4>;
 
+/// What the two words of the key grow by from round to round.
+inline constexpr std::uint32_t kPhiloxLowStep = 0x9E3779B9u;
+inline constexpr std::uint32_t kPhiloxHighStep = 0xBB67AE85u;
+
+TETRAD_HD constexpr void philox_round(PhiloxWords& counter, std::uint32_t low, std::uint32_t high) {
+  const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
+  const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
+  counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ low, static_cast<std::uint32_t>(p1),
+             static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ high, static_cast<std::uint32_t>(p0)};
+}
+
 TETRAD_HD constexpr PhiloxWords philox4x32_10(PhiloxWords counter, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
-    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
-               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
-    key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+    philox_round(counter, key[0], key[1]);
+    key = {key[0] + kPhiloxLowStep, key[1] + kPhiloxHighStep};
   }
   return counter;
 }
+
+/// What is the same for all streams of a microbatch.
+struct RandomKey {
+  std::uint64_t seed = 0;        //!< of the run
+  std::uint32_t step = 0;        //!< optimizer step
+  std::uint32_t microbatch = 0;  //!< within the step
+};
 
 /// The random bits of one use of one tensor in one microbatch of one step. Sixteen consecutive elements along
 /// the block axis are a group and share one Philox call: element j of group g gets byte j.
@@ -32,6 +47,11 @@ struct RandomStream {
   std::uint32_t step = 0;        //!< optimizer step
   std::uint32_t microbatch = 0;  //!< within the step
   std::uint32_t tensor = 0;      //!< distinct for each tensor *and* each of its uses (row-wise, column-wise)
+
+  /// The same tensor's stream in another microbatch.
+  TETRAD_HD constexpr RandomStream with(const RandomKey& key) const {
+    return {key.seed, key.step, key.microbatch, tensor};
+  }
 
   TETRAD_HD constexpr PhiloxWords group(std::uint32_t index) const {
     return philox4x32_10({step, microbatch, tensor, index},

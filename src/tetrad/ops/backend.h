@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -149,7 +150,14 @@ class Backend {
 /// The CPU: always there.
 Backend& cpu_backend();
 
+struct CudaOptions {
+  int device = 0;
+  void* stream = nullptr;  //!< a cudaStream_t; null: one of its own
+  bool tune = true;        //!< false: no kernels are timed; for use inside other frameworks
+};
+
 /// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA.
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 Backend& cuda_backend();
 
 }  // namespace tetrad

@@ -100,6 +100,9 @@ struct PartOfTensor {
 
 struct QuantizeOptions {
   RandomStream random = {};  //!< used by stochastic rounding only
+  /// In the backend's memory: seed, step and microbatch are read from there when the operation runs, in the
+  /// place of those in `random`. So that a recorded operation draws anew each time it is replayed.
+  const RandomKey* key = nullptr;
   PartOfTensor part = {};
   CodeOrder order = CodeOrder::row_major;
   Form form = Form::packed;

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which device the calls of a thread go to. CUDA keeps that per thread; a context enters its own device for the time of an
-// operation and leaves the thread as it found it.
+// Which device the calls of a thread go to. CUDA keeps that per thread; a context enters its own device for
+// the time of an operation and leaves the thread as it found it.
 
 #include <cuda_runtime.h>
 

@@ -25,8 +25,8 @@ std::string architecture_of(int major, int minor) {
 
 }  // namespace
 
-/// What a context has allocated, by address: the one list that frees and adds up. Buffers hold it, so that it may outlive the
-/// context; they may be freed by any thread.
+/// What a context has allocated, by address: the one list that frees and adds up. Buffers hold it, so that it
+/// may outlive the context; they may be freed by any thread.
 class MemoryLedger : public MemoryOwner {
  public:
   explicit MemoryLedger(int device) : device_(device) {}
@@ -114,6 +114,7 @@ Buffer Device::allocate(std::size_t bytes) const {
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, bytes);
   if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // reported here: the next launch shall not find it again
     throw Error(fmt::format("the GPU has no room for {:.2f} GB more ({:.2f} of {:.2f} GB are free); use a "
                             "smaller train.microbatch, train.recompute: ffn or full, or a smaller model",
                             static_cast<double>(bytes) / 1e9, static_cast<double>(free_memory()) / 1e9,
@@ -155,6 +156,6 @@ std::byte* Device::scratch(Slot slot, std::size_t bytes) {
   return buffer.data();
 }
 
-void Device::synchronize() const { check(cudaStreamSynchronize(stream_)); }
+void Device::synchronize() const { check(cudaStreamSynchronize(stream())); }
 
 }  // namespace tetrad::cuda

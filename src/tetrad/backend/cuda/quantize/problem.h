@@ -42,6 +42,7 @@ struct QuantProblem {
   std::int64_t block_cols_total = 0;
 
   RandomStream random = {};
+  const RandomKey* key = nullptr;  //!< in device memory: replaces seed, step and microbatch of `random`
   static constexpr int kRounds = 10;
   std::uint32_t round_keys[kRounds][2] = {};  //!< of Philox, the same for every thread
   PartOfTensor part = {};                     //!< total_cols filled in
@@ -75,20 +76,27 @@ struct QuantProblem {
     const std::int64_t element = (part.first_row + row) * part.total_cols + part.first_col + col;
     return static_cast<std::uint32_t>(element / kGroup);
   }
-  /// random.group(random_group(row, col)), with the keys of the rounds ready.
+  /// random.group(random_group(row, col)), with the keys of the rounds ready or, where the key is read when
+  /// the kernel runs, made on the way.
   TETRAD_HD PhiloxWords random_words(std::int64_t row, std::int64_t col) const {
-    std::uint32_t counter[4] = {random.step, random.microbatch, random.tensor, random_group(row, col)};
-    TETRAD_UNROLL_ON_DEVICE
-    for (const auto& key : round_keys) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-      counter[0] = static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0];
-      counter[1] = static_cast<std::uint32_t>(p1);
-      counter[2] = static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1];
-      counter[3] = static_cast<std::uint32_t>(p0);
+    PhiloxWords words;
+    if (key == nullptr) {
+      words = {random.step, random.microbatch, random.tensor, random_group(row, col)};
+      TETRAD_UNROLL_ON_DEVICE
+      for (const auto& round_key : round_keys) philox_round(words, round_key[0], round_key[1]);
+    } else {
+      const RandomKey now = *key;
+      words = {now.step, now.microbatch, random.tensor, random_group(row, col)};
+      auto low = static_cast<std::uint32_t>(now.seed);
+      auto high = static_cast<std::uint32_t>(now.seed >> 32);
+      TETRAD_UNROLL_ON_DEVICE
+      for (int round = 0; round < kRounds; ++round) {
+        philox_round(words, low, high);
+        low += kPhiloxLowStep;
+        high += kPhiloxHighStep;
+      }
     }
-    return {in_register(counter[0]), in_register(counter[1]), in_register(counter[2]),
-            in_register(counter[3])};
+    return {in_register(words[0]), in_register(words[1]), in_register(words[2]), in_register(words[3])};
   }
   TETRAD_HD bool is_poisoned() const { return state->amax_bits >= kInfinityBits; }
   /// What the tensor is scaled by, once the first pass is through.
