@@ -2,37 +2,75 @@
 # Thin: each target is a command or two that you could type yourself. CMakePresets.json has the builds.
 PRESET ?= release
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE_FLAGS ?=
+PREFIX ?= /usr/local
 
-.PHONY: help setup build test quickstart check-report crosscheck study bench sanitize fuzz cuda test-gpu sanitize-gpu lint format clean
+configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
+compile = cmake --build --preset $(PRESET) --parallel $(JOBS)
+again = $(MAKE) --no-print-directory
+
+.PHONY: help setup build build-install build-tests test quickstart check-report crosscheck study bench sanitize fuzz cuda test-gpu \
+  sanitize-gpu install deb check-install lint format clean
 
 help:
-	@echo "make quickstart  install what is missing, build, train a small model in BF16 and in NVFP4, and compare them"
-	@echo "make check-report  quickstart's report, and samples of what reports can hold, in Chromium (installs it)"
-	@echo "make test        install what is missing, build, and run all tests"
-	@echo "make build       build/tetrad (PRESET=portable for any processor)"
-	@echo "make crosscheck  beside the real readers: PyTorch, transformers, llama.cpp, lm-evaluation-harness and others (installs them, several GB)"
-	@echo "make study       longer runs that show that training works: docs/results.md"
-	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
+	@echo "These install what is missing, and name it:"
+	@echo "make quickstart  build, train a small model in BF16 and in NVFP4, and compare them"
+	@echo "make test        build, and run all tests"
+	@echo "make setup       nothing else"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make fuzz        every parser under libFuzzer, 20 s each (SECONDS=N for longer)"
 	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
-	@echo "make lint        clang-format and clang-tidy, as CI runs them"
-	@echo "make format      rewrite the sources with clang-format"
+	@echo "make check-report  quickstart's report, and samples of what reports can hold, in Chromium"
+	@echo "make crosscheck  beside the real readers: PyTorch, transformers, llama.cpp, lm-evaluation-harness and others (several GB)"
+	@echo "make lint        formatters and static analysis, as CI runs them: C++, CUDA, Python, shell, JavaScript"
+	@echo
+	@echo "These install nothing, and say what is missing:"
+	@echo "make build       build/tetrad (PRESET=portable for any processor)"
+	@echo "make install     the program, the library and its headers, into PREFIX (/usr/local)"
+	@echo "make deb         the same as a package of Debian or Ubuntu, in build/"
+	@echo "make check-install  that projects can build with what is installed: examples/quantize"
+	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
+	@echo "make study       longer runs that show that training works: docs/results.md"
+	@echo "make format      rewrite the sources as make lint wants them, where a tool can"
 	@echo "make clean       remove build folders"
 
 setup:
 	@scripts/setup
 
-build: setup
-	@cmake --preset $(PRESET)
-	@cmake --build --preset $(PRESET) --parallel $(JOBS)
+build:
+	@scripts/setup --check
+	@$(configure)
+	@$(compile) --target tetrad
 
-test: build
+# The program and both libraries.
+build-install: build
+	@$(compile) --target tetrad_static tetrad_shared
+
+install: build-install
+	@cmake --install build --prefix $(PREFIX)
+
+deb: build-install
+	@scripts/setup --check dpkg-shlibdeps:dpkg-dev file:file
+	@rm -f build/tetrad_*.deb
+	@cpack --config build/CPackConfig.cmake -B build
+	@rm -rf build/_CPack_Packages
+	@ls build/tetrad_*.deb
+
+check-install: build-install
+	@scripts/check-install
+
+build-tests:
+	@scripts/setup --tests
+	@$(configure)
+	@$(compile)
+
+test: build-tests
 	@ctest --preset $(PRESET) --parallel $(JOBS)
 
-quickstart: build
+quickstart: setup
+	@$(again) build
 	@scripts/quickstart
 
 check-report:
@@ -45,33 +83,37 @@ bench: build
 	@build/tetrad bench gemm
 	@build/tetrad bench step
 
-crosscheck: build
+crosscheck: setup
+	@$(again) build
 	@scripts/crosscheck
 
 study: build
 	@scripts/study
 
 sanitize:
-	@$(MAKE) --no-print-directory test PRESET=sanitize
+	@$(again) test PRESET=sanitize
 
-fuzz: setup
+fuzz:
+	@scripts/setup --tests
 	@scripts/fuzz $(SECONDS)
 
-cuda: setup
+cuda:
+	@scripts/setup --tests
 	@scripts/build-cuda $(JOBS)
 
 test-gpu:
-	@$(MAKE) --no-print-directory test PRESET=gpu
+	@$(again) test PRESET=gpu
 
 sanitize-gpu:
-	@$(MAKE) --no-print-directory build PRESET=gpu
+	@$(again) build-tests PRESET=gpu
 	@scripts/sanitize-gpu
 
-lint: setup
+lint:
+	@scripts/setup --tests
 	@scripts/lint
 
 format:
-	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+	@scripts/lint --fix
 
 clean:
 	rm -rf build build-portable build-sanitize build-gpu build-lint build-fuzz

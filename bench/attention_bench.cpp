@@ -23,7 +23,7 @@ class AttentionWork {
         log_sum_exp_(backend.make_tensor(DType::f32, 1, tokens() * c.heads)) {}
 
   const AttentionShape& shape() const { return shape_; }
-  /// Of the forward pass: two products of half the square each.
+  /// FLOP of the forward pass: two products, each over half of the score matrix.
   double gigaflop() const {
     return 2e-9 * static_cast<double>(tokens()) * static_cast<double>(shape_.sequence) *
            static_cast<double>(q_width_);

@@ -54,11 +54,11 @@ void step(Backend& backend, const ModelConfig& model, const std::vector<std::str
 void tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& texts, int repeats,
                const Report& report);
 
-/// Of a square product that runs at full speed.
+/// Size of a square product that runs at full speed.
 inline std::int64_t large_edge(const Backend& backend) { return backend.name() == "cpu" ? 1024 : 8192; }
 
-/// Seconds of the product that bounds others: OpenBLAS SGEMM on the CPU, BF16 on a device; repeated by the
-/// caller.
+/// Seconds of the product that bounds others: OpenBLAS SGEMM on the CPU (our own f32 product where it is not
+/// installed), BF16 on a device; repeated by the caller.
 class ReferenceProduct {
  public:
   ReferenceProduct(Backend& backend, std::int64_t m, std::int64_t n, std::int64_t k);
@@ -66,9 +66,12 @@ class ReferenceProduct {
   double flop() const {
     return 2.0 * static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
   }
-  const char* name() const { return on_cpu_ ? "OpenBLAS SGEMM" : "BF16 product"; }
+  const char* name() const;
 
  private:
+#ifdef TETRAD_OPENBLAS
+  void multiply_with_openblas();
+#endif
   Backend& backend_;
   std::int64_t m_, n_, k_;
   bool on_cpu_;
@@ -77,9 +80,9 @@ class ReferenceProduct {
 
 struct Peak {
   double tflops = 0;
-  std::string name;  //!< of the product
+  std::string name;  //!< name of the product
 };
-/// Of the fastest large product.
+/// Speed of the fastest large product.
 Peak measure_peak(Backend& backend);
 
 }  // namespace tetrad::bench

@@ -45,6 +45,10 @@ void gemm(Backend& backend, std::int64_t m, std::int64_t n, std::int64_t k, int 
     run("gemm alone, " + operands.name, [&] { backend.gemm(qa, qb, out.view()); });
   }
   run("gemm, bf16 . bf16", [&] { backend.gemm(a.const_view(), b.const_view(), out.view()); });
+  const Tensor wide_a = random_tensor(backend, DType::f32, m, k, 1);
+  const Tensor wide_b = random_tensor(backend, DType::f32, n, k, 2);
+  Tensor wide_out = backend.make_tensor(DType::f32, m, n);
+  run("gemm, f32 . f32", [&] { backend.gemm(wide_a.const_view(), wide_b.const_view(), wide_out.view()); });
 }
 
 }  // namespace tetrad::bench

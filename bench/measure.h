@@ -42,18 +42,23 @@ inline double seconds_of(Backend& backend, const std::function<void()>& work, in
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Least seconds of as many tries as fit into a moment, after a first one that warms up (a library may load
-/// its kernels then): other work on the machine makes a time look longer, never shorter.
-inline double fastest_seconds(Backend& backend, const std::function<void()>& work) {
+/// The least of as many tries as fit into a moment, after a first one that warms up (a library may load its
+/// kernels then): other work on the machine makes a time look longer, never shorter. `measure` is one try and
+/// returns its seconds.
+inline double fastest_try(const std::function<double()>& measure) {
   constexpr double kMoment = 0.15;
-  double least = seconds_of(backend, work);
+  double least = measure();
   double spent = 0;
   do {
-    const double seconds = seconds_of(backend, work);
+    const double seconds = measure();
     least = std::min(least, seconds);
     spent += seconds;
   } while (spent < kMoment);
   return least;
+}
+
+inline double fastest_seconds(Backend& backend, const std::function<void()>& work) {
+  return fastest_try([&] { return seconds_of(backend, work); });
 }
 
 struct Pair {

@@ -8,7 +8,7 @@ namespace {
 struct Case {
   QuantSpec spec;
   QuantizeOptions options = {.telemetry = Telemetry::none};
-  bool told = false;  //!< the input's amax by its producer, as after an activation
+  bool amax_given = false;  //!< the input's amax is given, as after an activation
 };
 
 std::vector<Case> cases() {
@@ -46,13 +46,13 @@ std::string name_of(const Case& test) {
   std::string name = describe(test.spec);
   if (test.options.order == CodeOrder::col_major) name += ", in place";
   if (test.options.form == Form::operand) name += ", as operand";
-  if (test.told) name += ", amax told";
+  if (test.amax_given) name += ", amax given";
   if (test.options.telemetry == Telemetry::sampled) name += ", telemetry";
   if (test.options.telemetry == Telemetry::full) name += ", full telemetry";
   return name;
 }
 
-/// What a producer of x would have told: the amax of x, and of x transformed along the tokens.
+/// What the producer of x would report: the amax of x, and of x transformed along the tokens.
 Tensor amax_of(Backend& backend, const MatrixView& x) {
   const QuantSpec specs[2] = {{.block = {1, 16}}, {.block = {1, 16}, .axis = 0, .hadamard = 16}};
   float amax[2];
@@ -65,7 +65,7 @@ Tensor amax_of(Backend& backend, const MatrixView& x) {
   return result;
 }
 
-/// What a linear layer wants of its input, or of the gradient of its output: both forms at a time.
+/// The two quantized copies a linear layer needs of its input or output gradient, made in one call.
 struct PairOfForms {
   const char* name;
   QuantSpec rows, columns;
@@ -75,15 +75,15 @@ std::vector<PairOfForms> pairs_of_forms() {
   constexpr auto kSr = Rounding::stochastic;
   const QuantSpec fp8{.format = Format::fp8, .block = {1, 128}};
   const QuantSpec fp8_columns{.format = Format::fp8, .block = {1, 128}, .axis = 0};
-  return {{"x of an nvfp4 layer, both forms",
+  return {{"x of an nvfp4 layer, rows and columns",
            {.block = {1, 16}},
            {.block = {1, 16}, .axis = 0, .hadamard = 16},
            Form::packed},
-          {"dy of an nvfp4 layer, both forms",
+          {"dy of an nvfp4 layer, rows and columns",
            {.block = {1, 16}, .rounding = kSr},
            {.block = {1, 16}, .axis = 0, .rounding = kSr, .hadamard = 16},
            Form::operand},
-          {"x of an fp8 layer, both forms", fp8, fp8_columns, Form::packed}};
+          {"x of an fp8 layer, rows and columns", fp8, fp8_columns, Form::packed}};
 }
 
 }  // namespace
@@ -94,10 +94,10 @@ void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtyp
   Tensor copy = backend.make_tensor(dtype, rows, cols);
   const auto bytes = static_cast<double>(x.bytes().size());
   Tensor amax = amax_of(backend, x.const_view());
-  const AmaxReport told{amax.f32(), backend.name() != "cpu"};
+  const AmaxReport given{amax.f32(), backend.name() != "cpu"};
   for (Case test : cases()) {
-    if (test.told && !told.known) continue;
-    if (test.told) test.options.input = &told;
+    if (test.amax_given && !given.known) continue;
+    if (test.amax_given) test.options.input = &given;
     QuantizedTensor out;
     const Pair seconds = Stopwatch(backend, repeats)
                              .measure([&] { backend.quantize(x.const_view(), test.spec, test.options, out); },
@@ -107,13 +107,13 @@ void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtyp
             "copy"});
   }
   for (const PairOfForms& forms : pairs_of_forms())
-    for (const bool is_told : {false, true}) {
-      if (is_told && (!told.known || forms.rows.format != Format::nvfp4)) continue;
+    for (const bool amax_given : {false, true}) {
+      if (amax_given && (!given.known || forms.rows.format != Format::nvfp4)) continue;
       const auto options = [&](const QuantSpec& spec, Form form) {
         return QuantizeOptions{.order = backend.preferred_order(spec),
                                .form = form,
                                .telemetry = Telemetry::none,
-                               .input = is_told ? &told : nullptr};
+                               .input = amax_given ? &given : nullptr};
       };
       const QuantizeOptions first = options(forms.rows, Form::operand);
       const QuantizeOptions second = options(forms.columns, forms.column_form);
@@ -128,8 +128,8 @@ void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtyp
       double moved = bytes;
       for (const QuantizedTensor& form : out)
         moved += static_cast<double>(form.codes.size() + form.scales.size());
-      report({std::string(forms.name) + (is_told ? ", amax told" : ""), "GB/s", 1e-9 * moved / seconds.work,
-              2e-9 * bytes / seconds.ceiling, "copy"});
+      report({std::string(forms.name) + (amax_given ? ", amax given" : ""), "GB/s",
+              1e-9 * moved / seconds.work, 2e-9 * bytes / seconds.ceiling, "copy"});
     }
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "benchmarks.h"
+#include "tetrad/backend/memory.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/optim/adamw_optimizer.h"

@@ -31,7 +31,7 @@ if(NOT TETRAD_WITH_CUDA)
   return()
 endif()
 
-# What to compile for where nobody says: this machine's GPU, or Hopper where there is none. From Hopper on with an `a`: 90a,
+# The default architecture: this machine's GPU, or Hopper where there is none. From Hopper on with an `a`: 90a,
 # unlike 90, has the products of whole warpgroups, and 100a, unlike 100, the casts to E2M1.
 function(tetrad_default_architecture result)
   set(${result} 90a PARENT_SCOPE)

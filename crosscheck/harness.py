@@ -60,7 +60,7 @@ CHOICES = ["trained", "set aside", "powers of two", "in the folder", "a function
 
 
 def tetrad(binary, *arguments, cwd, stdin=None):
-    result = subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, input=stdin)
+    result = subprocess.run([binary, *arguments], cwd=cwd, capture_output=True, text=True, input=stdin, check=False)
     if result.returncode != 0:
         sys.exit(f"tetrad {' '.join(arguments)} failed:\n{result.stderr}")
     return result.stdout
@@ -121,7 +121,7 @@ def expected_scores(binary, folder, documents, precision):
             lines.append(" ".join(map(str, context + whole[len(context):])))
     scored = json.loads(tetrad(binary, "score", "run", "--tokens", "-", "--json", "--precision", precision, cwd=folder,
                                stdin="\n".join(lines) + "\n"))["lines"]
-    sums = [sum(line["logprobs"][start:]) for line, start in zip(scored, starts)]
+    sums = [sum(line["logprobs"][start:]) for line, start in zip(scored, starts, strict=True)]
     return [sums[i:i + 4] for i in range(0, len(sums), 4)]
 
 

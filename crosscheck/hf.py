@@ -22,7 +22,7 @@ from run import HERE, relative_difference, tetrad
 
 # Largest difference of two logits, relative to the largest logit: both compute in f32.
 LOGITS_TOLERANCE = 1e-4
-# Of the largest input of a layer: the calibration runs in NVFP4, transformers in f32.
+# Relative difference of a layer's largest input: the calibration runs in NVFP4, transformers in f32.
 INPUT_TOLERANCE = 0.25
 TOKENS = 48
 # 64 divides every row, as NVFP4 in GGUF needs it.
@@ -148,8 +148,8 @@ def expected_weights(binary, checkpoint, config, folder):
         is_mamba = f"blocks.{block}.in.weight.codes" in quantized
         cut = parts.get(leaf) or [("out_proj" if is_mamba else "o_proj", None)]
         row = 0
-        for part, rows in cut:
-            rows = rows or len(quantized[name])
+        for part, part_rows in cut:
+            rows = part_rows or len(quantized[name])
             module = (f"model.layers.{int(block) // 2}.{'mlp' if leaf in ('up', 'down') else 'self_attn'}.{part}" if is_llama
                       else f"backbone.layers.{block}.mixer.{part}")
             expected[module] = (quantized[base + ".codes"][row: row + rows], quantized[base + ".scales"][row: row + rows],

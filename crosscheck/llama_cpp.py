@@ -53,7 +53,7 @@ def their_tokens(server, text):
 
 def their_distributions(server, prompts, vocab):
     result = torch.full((len(prompts), vocab), float("nan"), dtype=torch.float64)
-    for row, ids in zip(result, prompts):
+    for row, ids in zip(result, prompts, strict=True):
         reply = server.handle_completions({"prompt": ids, "max_tokens": 1, "logprobs": vocab, "temperature": 1.0})
         reply = json.loads(reply) if isinstance(reply, str) else reply
         for token in reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]:

@@ -14,6 +14,7 @@
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/model/presets.h"
 #include "tetrad/ops/backend.h"
+#include "tetrad/recipe/config.h"
 #include "tetrad/tokenizer/bpe_trainer.h"
 
 namespace tetrad::app {
@@ -43,7 +44,7 @@ struct BenchOptions {
   std::string dtype = "bf16";
   std::string backend = "auto";
   std::string model = "quickstart";
-  std::vector<std::string> recipes = {"bf16", "fp8", "mxfp4", "nvfp4"};
+  std::vector<std::string> recipes = {kRecipeNames.begin(), kRecipeNames.end()};
   std::int64_t batch = 16;
   std::int64_t sequence = 256;
   std::string recompute = "none";
@@ -248,7 +249,7 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
     command.add_option("--model", options.model, "A preset")->capture_default_str();
     command.add_option("--recipes", options.recipes, "Which, beside bf16")
         ->delimiter(',')
-        ->check(CLI::IsMember({"bf16", "fp8", "mxfp4", "nvfp4"}))
+        ->check(CLI::IsMember(std::vector<std::string>(kRecipeNames.begin(), kRecipeNames.end())))
         ->capture_default_str();
     command.add_option("--batch", options.batch, "Sequences")
         ->check(CLI::PositiveNumber)

@@ -27,6 +27,8 @@ void add_bench(CLI::App& app, Action& action);
 void add_plot(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_tokenizer(CLI::App& app, Action& action);
+void add_man(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
 
 /// --threads, the same everywhere.
 void add_threads_option(CLI::App& command);

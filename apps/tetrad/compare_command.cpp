@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <ctime>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "benchmarks.h"
 #include "command.h"
 #include "config_arguments.h"
+#include "terminal.h"
 #include "tetrad/compare/probe_runner.h"
 #include "tetrad/compare/report.h"
 #include "tetrad/compare/runner.h"
@@ -20,6 +22,7 @@
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/checks.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/recipe/config.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
@@ -57,7 +60,7 @@ struct Definition {
 Definition asked_for(const CompareOptions& options) {
   const ConfigArguments arguments(options.arguments);
   TETRAD_CHECK(!arguments.files.empty() && !options.arms.empty(),
-               "tell what to compare: CONFIG.yaml and --arms, or --resume DIR");
+               "nothing to compare; give CONFIG.yaml and --arms, or --resume DIR");
   ComparePlan plan = read_plan(options.arms);
   if (options.seeds > 0) plan.seeds = options.seeds;
   if (options.margin > 0) plan.margin = options.margin;
@@ -150,7 +153,7 @@ void check_data(const Comparison& comparison) {
 
 ExitCode run(const CompareOptions& options) {
   const fs::path folder = options.resume.empty() ? options.out : options.resume;
-  TETRAD_CHECK(!folder.empty() || options.dry_run, "tell where the runs and the report go: --out DIR");
+  TETRAD_CHECK(!folder.empty() || options.dry_run, "give a folder for the runs and the report: --out DIR");
   const Definition definition = define(options, folder);
   const Comparison comparison = expand(definition.plan, definition.common);
   if (options.dry_run) {
@@ -174,7 +177,7 @@ ExitCode run(const CompareOptions& options) {
   const ReportContext context = make_context(options);
   std::vector<ArmProbes> probes = probes_so_far(comparison, folder);
   const auto report = [&] { return write_report(comparison, folder, probes, context, options.json); };
-  const RunContext runs{kBuildId, backend, signals};
+  const RunContext runs{kBuildId, backend, signals, terminal()};
   const std::set<std::string> wanted(options.probes.begin(), options.probes.end());
   const std::size_t probed = wanted.contains("checks") ? probes.size() : wanted.contains("gradients") ? 1 : 0;
   const RunnerOptions runner{!options.light, probed, [&] { return describe(backend); }, [&] { report(); }};
@@ -201,7 +204,8 @@ void add_compare(CLI::App& app, Action& action) {
       "What all arms share: YAML files, merged from left to right, and key=value with dotted keys");
   command
       ->add_option("--arms", options->arms,
-                   "Recipes (bf16,fp8,mxfp4,nvfp4), or a YAML file of arms; the first is the reference")
+                   fmt::format("Recipes ({}), or a YAML file of arms; the first is the reference",
+                               fmt::join(kRecipeNames, ",")))
       ->type_name("LIST|FILE");
   command->add_option("--seeds", options->seeds, "Runs per arm, from train.seed on")
       ->check(CLI::PositiveNumber)

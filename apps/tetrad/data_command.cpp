@@ -121,7 +121,7 @@ void add_convert(CLI::App& data, Action& action) {
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--document-end", arguments->document_end,
-                   "A document ends behind every token with this id, for files that do not tell")
+                   "End a document after every token with this id, for files that do not mark documents")
       ->check(CLI::NonNegativeNumber)
       ->type_name("ID");
   command->add_flag("--json", arguments->json, "One JSON object on stdout");

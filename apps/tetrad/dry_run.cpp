@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "tetrad/backend/memory.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/train/trainer.h"
 

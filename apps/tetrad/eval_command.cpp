@@ -9,7 +9,7 @@
 #include "model_commands.h"
 #include "tetrad/eval/checks.h"
 #include "tetrad/eval/evaluation.h"
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 
 namespace tetrad::app {
 namespace {
@@ -76,7 +76,7 @@ void print_checks(const std::vector<CheckResult>& checks) {
 void run(const EvalOptions& options) {
   const bool has_checks = options.checks || !options.choices.empty();
   TETRAD_CHECK(has_checks || !options.data.empty(),
-               "tell what to evaluate: --data NAME, --choices FILE.jsonl or --checks");
+               "nothing to evaluate; give --data NAME, --choices FILE.jsonl or --checks");
   ChecksConfig config;
   if (options.sequences > 0) config.sequences = options.sequences;
   for (const std::string& file : options.choices) config.choices.push_back(read_questions(file));

@@ -7,6 +7,7 @@
 #include "backend_choice.h"
 #include "command.h"
 #include "progress.h"
+#include "terminal.h"
 #include "tetrad/interchange/calibration.h"
 #include "tetrad/interchange/export_gguf.h"
 #include "tetrad/interchange/export_nvfp4.h"
@@ -40,7 +41,7 @@ ExportSummary export_serving(const ExportCommand& command, const CheckpointSourc
   const Nvfp4Plan plan(precision, source.config().model, source.parameters());
   plan.require_layers();  // before the calibration, which takes time
   check_export_folder(command.out, options.overwrite);
-  LoadedModel model(source.path(), {command.precision, 1, 0}, choose_backend(command.backend));
+  LoadedModel model(source.path(), {.precision = command.precision}, choose_backend(command.backend));
   CalibrationOptions calibration = command.calibration;
   calibration.progress = stoppable_progress("calibrating", signals);
   const InputAmax amax = calibrate(model, calibration);
@@ -75,7 +76,7 @@ void check_options(const ExportCommand& command) {
 
 void run(const ExportCommand& command) {
   check_options(command);
-  const CheckpointSource source(command.checkpoint);
+  const CheckpointSource source(command.checkpoint, &terminal());
   ExportOptions options;
   options.dtype = dtype_of(command.dtype);
   options.shard_bytes = static_cast<std::uint64_t>(command.shard_gb * 1e9);

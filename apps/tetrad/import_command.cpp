@@ -40,7 +40,7 @@ void run(const ImportCommand& command) {
 
 void add_import(CLI::App& app, Action& action) {
   auto options = std::make_shared<ImportCommand>();
-  CLI::App* command = app.add_subcommand("import", "Makes a checkpoint of somebody else's model");
+  CLI::App* command = app.add_subcommand("import", "Import a Hugging Face or GGUF model as a checkpoint");
   command
       ->add_option("DIR", options->from,
                    "Hugging Face folder (Llama or Nemotron-H): config.json, safetensors in BF16, F16, F32 or "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,8 +9,10 @@
 #include "command.h"
 #include "model_commands.h"
 #include "progress.h"
+#include "terminal.h"
 #include "tetrad/inspect/report.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/recipe/config.h"
 #include "tetrad/train/signals.h"
 
 namespace tetrad::app {
@@ -29,7 +32,7 @@ struct InspectRequest {
 
 void run(const InspectRequest& arguments) {
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
-                                       choose_backend(arguments.model.backend));
+                                       choose_backend(arguments.model.backend), &terminal());
   if (!arguments.yaml.empty()) create_folder_of(arguments.yaml);  // rather now than after minutes
   const StopSignals signals;
   TimedProgress progress(signals);
@@ -50,10 +53,14 @@ void add_inspect(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Which layers lose most in four bits, and which are worth keeping in BF16 or FP8");
   add_checkpoint_options(*command, arguments->model);
+  std::vector<std::string> precisions = {"trained"};  // and every recipe that quantizes
+  for (const std::string_view name : kRecipeNames)
+    if (name != "bf16") precisions.emplace_back(name);
   command
       ->add_option("--precision", arguments->precision,
-                   "trained (as at that point of training), or a recipe: fp8, mxfp4, nvfp4")
-      ->check(CLI::IsMember({"trained", "fp8", "mxfp4", "nvfp4"}))
+                   fmt::format("trained (as at that point of training), or a recipe: {}",
+                               fmt::join(precisions.begin() + 1, precisions.end(), ", ")))
+      ->check(CLI::IsMember(precisions))
       ->type_name("P")
       ->capture_default_str();
   command->add_option("--batches", arguments->batches, "Microbatches that everything is measured on")

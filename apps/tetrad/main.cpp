@@ -51,6 +51,8 @@ int run(int argc, char** argv) {
   tetrad::app::add_serve(app, action);
   tetrad::app::add_bench(app, action);
   tetrad::app::add_plot(app, action);
+  tetrad::app::add_man(app, action);
+  tetrad::app::add_completion(app, action);
 
   try {
     app.parse(argc, argv);

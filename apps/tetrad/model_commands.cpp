@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model_commands.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
 #include "backend_choice.h"
 #include "command.h"
+#include "terminal.h"
+#include "tetrad/recipe/config.h"
 
 namespace tetrad::app {
 
@@ -20,16 +28,20 @@ void add_checkpoint_options(CLI::App& command, CheckpointOptions& options) {
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
   add_checkpoint_options(command, options);
+  std::vector<std::string> precisions(kRecipeNames.begin(), kRecipeNames.end());
+  precisions.insert(precisions.begin(), "trained");
+  precisions.emplace_back("f32");
   command
       .add_option("--precision", options.precision,
-                  "Of the forward pass: trained (as at the end of training), bf16, fp8, mxfp4, nvfp4 or f32")
-      ->check(CLI::IsMember({"trained", "bf16", "fp8", "mxfp4", "nvfp4", "f32"}))
+                  fmt::format("Of the forward pass: trained (as at the end of training), {} or f32",
+                              fmt::join(kRecipeNames, ", ")))
+      ->check(CLI::IsMember(precisions))
       ->type_name("P")
       ->capture_default_str();
 }
 
 LoadedModel load_model(const ModelOptions& options, std::int64_t batch, std::int64_t sequence) {
-  return LoadedModel(options.checkpoint, {options.precision, batch, sequence},
+  return LoadedModel(options.checkpoint, {options.precision, batch, sequence, &terminal()},
                      choose_backend(options.backend));
 }
 

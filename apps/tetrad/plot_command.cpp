@@ -5,11 +5,11 @@
 
 #include "command.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/report/chart.h"
-#include "tetrad/report/figure.h"
-#include "tetrad/report/run_metrics.h"
-#include "tetrad/report/summary.h"
-#include "tetrad/report/svg_chart.h"
+#include "tetrad/plot/chart.h"
+#include "tetrad/plot/figure.h"
+#include "tetrad/plot/run_metrics.h"
+#include "tetrad/plot/summary.h"
+#include "tetrad/plot/svg_chart.h"
 
 namespace tetrad::app {
 namespace {

@@ -6,7 +6,7 @@
 namespace tetrad::app {
 namespace {
 
-/// The options as typed; turned into a QuantSpec once all are known, because defaults depend on the format.
+/// The options as typed; they become a QuantSpec once all are known, because defaults depend on the format.
 struct TypedOptions {
   QuantizeArguments arguments;
   std::string format = "nvfp4";

@@ -41,7 +41,7 @@ void write_logits(const std::string& path, const Lines& lines, const std::vector
   writer.commit();
 }
 
-/// Of the mean loss over all tokens that have a predecessor; all lines must have the same length.
+/// Gradients of the mean loss over all tokens that have a predecessor; all lines must have the same length.
 void write_gradients(const ScoreOptions& options, const Lines& lines) {
   const auto length = static_cast<std::int64_t>(lines[0].size()) - 1;
   TETRAD_CHECK(length > 0, "--gradients needs lines of at least two tokens");

@@ -38,7 +38,7 @@ const Tokenizer* tokenizer_of(const LoadedModel& model) {
   }
 }
 
-/// To people; if they have closed the log, nobody.
+/// Logs a line; a closed log is not an error.
 void say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
 
 /// What is known of free memory: a device says it, and of this machine all that there is counts.

@@ -10,6 +10,8 @@
 #include "command.h"
 #include "config_arguments.h"
 #include "dry_run.h"
+#include "terminal.h"
+#include "tetrad/backend/memory.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
@@ -33,7 +35,7 @@ struct TrainOptions {
   bool json = false;
 };
 
-/// A run that resumes may be told how to run and how often to report, not what to compute.
+/// Resuming may change how the run runs and how often it reports, not what it computes.
 void check_resumable(const Config& saved, const Config& now) {
   for (const std::string& key : differences(saved, now)) {
     const bool harmless = key.starts_with("run.") || key.starts_with("train.checkpoint") ||
@@ -56,7 +58,7 @@ void adopt_model(Config& config, Provenance& provenance) {
                "{} is a model of another program's: make a checkpoint of it first (tetrad import {} -o "
                "CHECKPOINT)",
                from.string(), from.string());
-  const std::filesystem::path checkpoint = find_checkpoint(from);
+  const std::filesystem::path checkpoint = find_checkpoint(from, &terminal());
   const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
   Config saved = load_config(files, {});
   const bool is_said = std::ranges::any_of(
@@ -126,7 +128,7 @@ ExitCode run(const TrainOptions& options) {
   const ConfigArguments arguments(options.arguments);
   const bool resuming = !options.resume.empty();
   TETRAD_CHECK(resuming != !arguments.files.empty(),
-               "tell what to train: one or more CONFIG.yaml, or --resume DIR (not both)");
+               "nothing to train; give one or more CONFIG.yaml, or --resume DIR (not both)");
   TETRAD_CHECK(!resuming || options.from.empty(),
                "a run that is resumed has its weights already: leave --from out");
   Provenance provenance;
@@ -159,7 +161,7 @@ ExitCode run(const TrainOptions& options) {
     return ExitCode::ok;
   }
   Backend& backend = choose_backend(config.run.backend);
-  TETRAD_CHECK(!config.run.out.empty(), "tell where the run's files go: --out DIR");
+  TETRAD_CHECK(!config.run.out.empty(), "give a folder for the run's files: --out DIR");
   const StopSignals signals;
   Dataset dataset = open_dataset(config);  // what is wrong with the data is found before a folder is made
   MetricsPage page({config.model.name, config.precision.recipe, std::string(backend.name()), kBuildId,
@@ -169,7 +171,7 @@ ExitCode run(const TrainOptions& options) {
   const RunFolder held =
       resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, to_yaml(config));
   const std::filesystem::path& folder = held.path();
-  RunLog log(folder / "log.txt");
+  RunLog log(folder / "log.txt", terminal());
   warn_about_memory(config, backend, log);
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, folder, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,

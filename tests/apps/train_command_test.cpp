@@ -33,7 +33,7 @@ TEST_P(KilledRuns, ResumeToTheBit) {
   const Outcome whole = run_tetrad(arguments(family.model, family.recipe, "whole", {"run.threads=1"}));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
 
-  // SIGKILL at moments that nobody chose, and at chosen ones: inside a step, inside a checkpoint.
+  // SIGKILL at moments that nobody chose …
   {
     RunningTetrad first(arguments(family.model, family.recipe, "killed", {"run.threads=1"}));
     while (!std::filesystem::exists(folder_ / "killed" / "checkpoints" / "step-0") && !first.finished())
@@ -48,11 +48,19 @@ TEST_P(KilledRuns, ResumeToTheBit) {
     again.send(SIGKILL);
     again.wait();
   }
-  for (const char* where :
-       {"metrics.write=kill@2", "checkpoint.write=kill@2", "checkpoint.after_rename=kill"})
-    run_tetrad({"train", "--resume", folder_.file("killed")}, {std::string("TETRAD_FAILPOINTS=") + where});
   finish("killed");
   expect_same_run("whole", "killed");
+
+  // … and at chosen ones: inside a step, inside a checkpoint.
+  Words start = arguments(family.model, family.recipe, "struck", {"run.threads=1"});
+  for (const char* where :
+       {"metrics.write=kill@2", "checkpoint.write=kill@2", "checkpoint.after_rename=kill"}) {
+    const Outcome struck = run_tetrad(start, {std::string("TETRAD_FAILPOINTS=") + where});
+    EXPECT_EQ(struck.exit_code, -1) << where << " did not strike: " << struck.err;
+    start = {"train", "--resume", folder_.file("struck")};
+  }
+  finish("struck");
+  expect_same_run("whole", "struck");
 
   // Another number of threads: the same bits.
   const Outcome threads = run_tetrad(arguments(family.model, family.recipe, "threads", {"run.threads=2"}));
@@ -71,11 +79,17 @@ TEST_F(Training, EveryFailpointLeavesARunThatCanBeResumed) {
   ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "whole")).exit_code, 0);
   for (const std::string_view point : kFailpoints) {
     if (point.starts_with("train.")) continue;  // those are faults of the training, not of the machine
-    for (const char* action : {"kill@4", "enospc@4", "eio@4"}) {
-      SCOPED_TRACE(std::string(point) + "=" + action);
+    // Old checkpoints go a few times in so short a run, and none of the same step is in the way.
+    const bool is_rare = point == "checkpoint.retire" || point == "checkpoint.remove";
+    const bool is_reached = point != "checkpoint.set_aside";
+    for (const char* action : {"kill", "enospc", "eio"}) {
+      const std::string where = std::string(point) + "=" + action + (is_rare ? "@2" : "@4");
+      SCOPED_TRACE(where);
       const std::string run = "run-" + std::string(point) + "-" + action;
-      const Outcome first = run_tetrad(arguments(kLlama, "nvfp4", run),
-                                       {"TETRAD_FAILPOINTS=" + std::string(point) + "=" + action});
+      const Outcome first = run_tetrad(arguments(kLlama, "nvfp4", run), {"TETRAD_FAILPOINTS=" + where});
+      if (std::string_view(action) == "kill") {
+        EXPECT_EQ(first.exit_code, is_reached ? -1 : 0) << first.err;
+      }
       if (first.exit_code != 0) finish(run);
       expect_same_run("whole", run);
       std::filesystem::remove_all(folder_ / run);
@@ -84,19 +98,22 @@ TEST_F(Training, EveryFailpointLeavesARunThatCanBeResumed) {
 }
 
 TEST_F(Training, SignalsSaveAndStop) {
-  ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", "whole")).exit_code, 0);
+  // So many steps that none of these runs can be done before its signal comes.
+  constexpr std::int64_t kManySteps = 300;
+  const Words long_run = {"train.steps=" + std::to_string(kManySteps), "train.checkpoint.every=100",
+                          "train.eval.every=100"};
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", "whole", long_run)).exit_code, 0);
   for (const int signal : {SIGTERM, SIGINT}) {
     const std::string run = signal == SIGTERM ? "term" : "int";
-    RunningTetrad running(arguments(kLlama, "bf16", run));
-    while (!std::filesystem::exists(folder_ / run / "checkpoints" / "step-0"))
+    RunningTetrad running(arguments(kLlama, "bf16", run, long_run));
+    while (!std::filesystem::exists(folder_ / run / "checkpoints" / "step-0") && !running.finished())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     running.send(signal);
     const Outcome stopped = running.wait();
-    if (stopped.exit_code == 0) continue;  // it was faster
     EXPECT_EQ(stopped.exit_code, 5) << stopped.err;
     EXPECT_NE(stopped.err.find("--resume"), std::string::npos) << stopped.err;
     finish(run);
-    expect_same_run("whole", run);
+    expect_same_run("whole", run, kManySteps);
   }
 }
 
@@ -390,7 +407,7 @@ TEST_F(Training, ChecksOfACheckpoint) {
   EXPECT_EQ(named["checks"][0]["name"], source + ": closing brackets");
   EXPECT_EQ(named["checks"].back()["name"], source + ": fact at 90 % of 128 tokens");
 
-  // Of two choices the model takes one: with the other as the answer, it is wrong.
+  // The model takes one of two choices: with the other as the answer, it is wrong.
   const auto accuracy = [&](int answer) {
     write_file(folder_ / "quiz.jsonl", R"({"question": "call(", "choices": ["1);", "x y"], "answer": )" +
                                            std::to_string(answer) + "}\n");

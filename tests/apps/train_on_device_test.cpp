@@ -15,7 +15,7 @@
 namespace tetrad::testing {
 namespace {
 
-// Of the smallest sizes that reach the device's fast forms: heads of 64, a state of 64, whole tiles of
+// The smallest sizes that reach the device's fast kernels: heads of 64, a state of 64, whole tiles of
 // tokens.
 constexpr const char* kLlama =
     "model: {pattern: \"*-*-\", hidden: 128, heads: 2, kv_heads: 1, head_dim: 64, ffn: 256, activation: "
@@ -46,7 +46,7 @@ TEST_P(FamiliesOnDevice, KilledRunsResumeToTheBit) {
   const Outcome whole = run_tetrad(arguments(family.model, family.recipe, "whole"));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
 
-  // SIGKILL at a step that nobody chose, inside a checkpoint, and right after one got its name …
+  // SIGKILL at a random step, inside a checkpoint, and right after one got its name …
   const unsigned step = 1 + std::random_device()() % 8;
   SCOPED_TRACE("first killed at line " + std::to_string(step) + " of metrics.jsonl");
   const std::string at_step = "TETRAD_FAILPOINTS=metrics.write=kill@" + std::to_string(step);

@@ -13,7 +13,7 @@ namespace tetrad::testing::attention_test {
 namespace {
 
 constexpr double kF32Error = 1e-5;       //!< relative to the tensor's largest value
-constexpr double kGradientError = 1e-4;  //!< of f32 gradients against finite differences
+constexpr double kGradientError = 1e-4;  //!< f32 gradients against finite differences
 constexpr double kBf16Error = 0x1p-8;    //!< the output's rounding, and some for the arithmetic
 
 /// Sequences shorter than a tile, not a multiple of one, and longer than the CPU's segments; group ratios;

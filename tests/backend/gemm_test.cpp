@@ -126,7 +126,7 @@ void make_operand(Backend& device, Form form, std::int64_t rows, std::int64_t k,
 
 struct Reference {
   std::vector<double> product;
-  std::vector<double> bound;  //!< of f32 accumulation: (k + 8) roundings of the sum of magnitudes
+  std::vector<double> bound;  //!< error bound of f32 accumulation: (k + 8) roundings of the sum of magnitudes
 };
 
 Reference reference(const TestOperand& a, const TestOperand& b, const Shape& shape) {

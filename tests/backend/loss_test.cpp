@@ -95,7 +95,8 @@ double gradient_tolerance(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : 
 
 class CrossEntropyOp : public OpTest {};
 class CrossEntropyInF32 : public OpTest {};
-class CrossEntropyInChunks : public OpTest {};  // of the vocabulary and of tokens: large, so not strided too
+class CrossEntropyInChunks : public OpTest {
+};  // chunks of vocabulary and of tokens: large, so not strided too
 
 TEST_P(CrossEntropyOp, LossesAndGradientsEqualTheFormula) {
   struct Shape {

@@ -14,7 +14,7 @@ namespace tetrad::testing::mamba2_test {
 namespace {
 
 constexpr double kF32Error = 1e-5;       //!< relative to the tensor's largest value
-constexpr double kGradientError = 1e-4;  //!< of f32 gradients against finite differences
+constexpr double kGradientError = 1e-4;  //!< f32 gradients against finite differences
 constexpr double kBf16Error = 0x1p-8;    //!< the output's rounding, and some for the arithmetic
 
 class Mamba2 : public ::testing::TestWithParam<std::string> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two forms of one matrix at a time, and a quantizer that is told the input's amax: each must give, byte for
-// byte, what quantize_test.cpp holds to the oracle.
+// Two quantized copies of one matrix at a time, and a quantizer given the input's amax: each must give, byte
+// for byte, what quantize_test.cpp holds to the oracle.
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Proves that scripts/check-report can fail: breaks a good page in one place at a time and expects the check that is there for it
-to say so. Run by hand when the page or its checks change (about two minutes); exit codes as those of scripts/check-report."""
+to say so. About two minutes; exit codes as those of scripts/check-report."""
 
 import importlib.machinery
 import importlib.util
@@ -15,15 +15,15 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/check-report"
 LOADER = importlib.machinery.SourceFileLoader("check_report", str(SCRIPT))
 check_report = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_report", LOADER))
 LOADER.exec_module(check_report)
-import sample_report  # check_report has put its folder on the path
+import sample_report  # noqa: E402  # check_report has put its folder on the path
 
 # What is broken, the sample, the check that must notice, what is replaced (it must be there exactly once), and by what.
 MUTANTS = [
-    ("an exception", "quickstart", "quiet", "\nstart();", "\nstart();\nundefinedName();"),
-    ("an error on the console", "quickstart", "quiet", "\nstart();", "\nstart();\nconsole.error('broken');"),
-    ("a picture from the network", "quickstart", "quiet", "\nstart();",
-     "\nstart();\ndocument.body.style.background = 'url(http://127.0.0.1:9/x.png)';"),
-    ("a request of a script", "quickstart", "quiet", "\nstart();", "\nstart();\nfetch('http://127.0.0.1:9/').catch(() => {});"),
+    ("an exception", "quickstart", "quiet", "\nstartPage();", "\nstartPage();\nundefinedName();"),
+    ("an error on the console", "quickstart", "quiet", "\nstartPage();", "\nstartPage();\nconsole.error('broken');"),
+    ("a picture from the network", "quickstart", "quiet", "\nstartPage();",
+     "\nstartPage();\ndocument.body.style.background = 'url(http://127.0.0.1:9/x.png)';"),
+    ("a request of a script", "quickstart", "quiet", "\nstartPage();", "\nstartPage();\nfetch('http://127.0.0.1:9/').catch(() => {});"),
     ("no content security policy", "quickstart", "inert", "default-src 'none';", ""),
     ("a section that is not there", "quickstart", "sections", '<section id="cost"', '<section id="costs"'),
     ("a verdict with the wrong word", "quickstart", "sections", "undecided: ['?', 'Undecided']", "undecided: ['?', 'Equivalent']"),

@@ -43,11 +43,12 @@ class Browser:
         os.dup2(child_in, 3)
         os.dup2(child_out, 4)
         options = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}/profile", "--no-first-run",
-                   "--disable-gpu", "--disable-frame-rate-limit", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
-                   "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US"]
+                   "--disable-gpu", "--disable-frame-rate-limit", "--disable-dev-shm-usage",
+                   "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
+                   "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US"]
         if os.geteuid() == 0:  # the sandbox refuses to run as root, which is what containers of CI are
             options.append("--no-sandbox")
-        self.log = open(f"{folder}/browser.log", "wb")
+        self.log = open(f"{folder}/browser.log", "wb")  # noqa: SIM115  # closed with the browser
         self.process = subprocess.Popen([program, *options, "about:blank"], pass_fds=(3, 4), stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=self.log, start_new_session=True)
         for fd in (3, 4, child_in, child_out):

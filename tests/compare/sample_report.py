@@ -76,7 +76,7 @@ class Sampler:
             values = [rounded((1.6 + 0.25 * number + 3 * (1 + 200 * t / (self.steps * self.per_step)) ** -0.6)
                               * (1 + offset + gap / 100 + own)) for t in at]
             if diverges_at is not None:
-                values = [v if t < diverges_at * self.steps * self.per_step else None for v, t in zip(values, at)]
+                values = [v if t < diverges_at * self.steps * self.per_step else None for v, t in zip(values, at, strict=True)]
             evals.append({"source": source, "tokens": at, "loss": values})
         events = []
         if diverges_at is not None:
@@ -216,7 +216,7 @@ class Comparison:
             "training": {"steps": steps, "tokens": steps * per_step, "batch": 16, "sequence": per_step // 16, "schedule": "wsd",
                          "lr": 0.003},
             "reference": "", "margin_percent": margin, "alpha": 0.05, "complete": True,
-            "lock": {"common_sha256": "%064x" % self.rng.getrandbits(256), "common_keys": 118, "differences": [], "axes": [
+            "lock": {"common_sha256": f"{self.rng.getrandbits(256):064x}", "common_keys": 118, "differences": [], "axes": [
                 {"key": "train.seed", "values": [str(one) for one in seeds]}, {"key": "optim.lr", "values": ["0.003"]}]},
             "arms": []}
 
@@ -307,7 +307,7 @@ def incomplete():
     report.update(complete=False, build=None)
     report["model"]["pattern"] = None
     empty = report["arms"][2]
-    empty.update(heldout=[], gradient=None, quantizer=None, recovery=None, cost={key: None for key in empty["cost"]},
+    empty.update(heldout=[], gradient=None, quantizer=None, recovery=None, cost=dict.fromkeys(empty["cost"]),
                  spikes={"count": None, "per_million_tokens": None}, skipped_steps=None)
     return report
 
@@ -363,7 +363,7 @@ def hostile():
         made.arm(name, 0.4 * number, 0.9, quality=None if number == 0 else 0, description=attack)
     report = made.report
     report["build"] = report["hardware"]["device"] = report["model"]["name"] = report["lock"]["common_sha256"] = attack
-    report["lock"]["differences"].append({"key": attack, "values": {name: attack for name in names}})
+    report["lock"]["differences"].append({"key": attack, "values": dict.fromkeys(names, attack)})
     report["lock"]["axes"].append({"key": attack, "values": [attack]})
     for arm in report["arms"]:
         arm["verdict"]["text"] = attack

@@ -15,7 +15,7 @@ using testing::expect_bad_input;
 using testing::TemporaryFolder;
 using Ids = std::vector<std::int32_t>;
 
-/// A source whose tokens tell where they are from: base, base + 1, …
+/// A source whose tokens say where they are from: base, base + 1, …
 void write_counting(const std::string& name, std::int32_t base, std::int32_t count,
                     const std::string& hash = "h") {
   TokenFileWriter writer(name, base + count);
@@ -58,7 +58,6 @@ TEST_F(DatasetTest, BatchesEqualDirectReads) {
     dataset.next(4, inputs, targets);
     for (std::size_t row = 0; row < 4; ++row) {
       const Sample sample = order.next();
-      EXPECT_EQ(dataset.row_sources()[row], sample.source);
       for (std::size_t i = 0; i < 10; ++i) {
         const auto expected = static_cast<std::int32_t>((sample.source == 0 ? 0 : 2000) + sample.index * 10 +
                                                         static_cast<std::int64_t>(i));
@@ -90,7 +89,9 @@ TEST_F(DatasetTest, WithoutPhasesSourcesGoByTheirSize) {
   Ids inputs(1050);
   Ids targets(1050);
   dataset.next(105, inputs, targets);
-  EXPECT_EQ(std::ranges::count(dataset.row_sources(), 1), 5);
+  std::int64_t from_b = 0;
+  for (std::size_t row = 0; row < 105; ++row) from_b += inputs[row * 10] >= 2000 ? 1 : 0;
+  EXPECT_EQ(from_b, 5);
   EXPECT_EQ(dataset.mixture().epoch(0), 1);
   EXPECT_EQ(dataset.mixture().epoch(1), 1);
 }

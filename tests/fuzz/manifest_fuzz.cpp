@@ -8,8 +8,8 @@
 
 #include "fuzz/targets.h"
 #include "support/files.h"
+#include "tetrad/checkpoint/manifest.h"
 #include "tetrad/io/sha256.h"
-#include "tetrad/train/manifest.h"
 
 namespace tetrad::testing {
 namespace {

@@ -258,7 +258,7 @@ TEST(HttpServer, NoticesClientsThatGoAway) {
   }
   EXPECT_TRUE(server.handler.events.happens("is gone"));
   EXPECT_TRUE(server.handler.lines.happens("127.0.0.1 GET /wait 499 4"));
-  // Who has closed its half may have closed all of it: the work is dropped, and the client is told.
+  // Who has closed its half may have closed all of it: the work is dropped, and the client gets an answer.
   HttpClient half(server.port());
   half.send("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(server.handler.events.happens("waits", 2));

@@ -70,7 +70,7 @@ TEST_F(InspectCommand, ReportsLayersOperandsAndASuggestion) {
   EXPECT_TRUE(json.contains("verdict"));
 
   // What is written can be trained with, and says what was found.
-  EXPECT_EQ(read_file(kept), json["yaml"]);
+  EXPECT_EQ(Json(read_file(kept)), json["yaml"]);
   const Outcome dry = run_tetrad({"train", config_, kept, "--dry-run"});
   EXPECT_EQ(dry.exit_code, 0) << dry.err;
   EXPECT_NE(dry.out.find("precision.high_precision.fp8"), std::string::npos) << dry.out;

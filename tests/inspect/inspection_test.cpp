@@ -84,10 +84,10 @@ class InspectionTest : public ::testing::Test {
   Pass pass_;
 };
 
-const UnitReport& unit(const Inspection& inspection, const std::string& name) {
+const UnitReport& unit(const Inspection& inspection, std::string_view name) {
   for (const UnitReport& report : inspection.units)
     if (report.unit.name == name) return report;
-  throw std::runtime_error("no unit " + name);
+  throw std::runtime_error("no unit " + std::string(name));
 }
 
 TEST_F(InspectionTest, FindsTheLayerThatFourBitsCannotHold) {

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "support/files.h"
+#include "tetrad/checkpoint/checkpoint_store.h"
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
 #include "tetrad/interchange/checkpoint_source.h"
 #include "tetrad/io/safetensors.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/optim/adamw_optimizer.h"
-#include "tetrad/train/checkpoint_store.h"
-#include "tetrad/train/snapshot.h"
 
 namespace tetrad::testing {
 

@@ -162,7 +162,7 @@ TEST_P(GgufFamilies, HoldsTheValuesOfTheForwardPass) {
                                                               {.block_rows = 16, .block_cols = 16})
                                            : oracle::Result{};
     for (const Piece& piece : parameter.pieces) {
-      const std::string name = gguf_name(piece.name);
+      const std::string& name = piece.names.gguf;
       ASSERT_TRUE(file.tensors.contains(name)) << name;
       ++tensors;
       const std::vector<float> actual = file.values(name);

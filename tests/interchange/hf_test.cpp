@@ -51,10 +51,10 @@ TEST_P(HfFamilies, TheMapHasEveryParameterOfTheDecoder) {
     EXPECT_EQ(map[i].shape, decoder.parameters()[i]->shape) << map[i].name;
     std::int64_t row = 0;
     for (const Piece& piece : map[i].pieces) {
-      EXPECT_EQ(piece.first_row, row) << piece.name;
+      EXPECT_EQ(piece.first_row, row) << piece.names.hf;
       row += piece.shape[0];
-      EXPECT_EQ(element_count(piece.shape), piece.shape[0] * map[i].columns()) << piece.name;
-      EXPECT_TRUE(theirs.insert(piece.name).second) << piece.name;
+      EXPECT_EQ(element_count(piece.shape), piece.shape[0] * map[i].columns()) << piece.names.hf;
+      EXPECT_TRUE(theirs.insert(piece.names.hf).second) << piece.names.hf;
     }
     EXPECT_EQ(row, map[i].rows()) << map[i].name;
     EXPECT_EQ(linears.contains(map[i].linear), !map[i].linear.empty()) << map[i].name;

@@ -97,13 +97,13 @@ TEST_P(ServingFamilies, ModelOptHasTheCodesOfTheForwardPass) {
         !parameter.linear.empty() && parameter.block != 0 && parameter.block != model.blocks() - 1;
     for (const Piece& piece : parameter.pieces) {
       if (!is_nvfp4) {
-        expected_tensors.insert(piece.name);
-        if (parameter.shape.size() > 1) expected_excluded.insert(module_of(piece.name));
+        expected_tensors.insert(piece.names.hf);
+        if (parameter.shape.size() > 1) expected_excluded.insert(module_of(piece.names.hf));
         continue;
       }
       ++quantized;
       const oracle::Result result = reference(source, parameter);
-      const std::string module = module_of(piece.name);
+      const std::string module = module_of(piece.names.hf);
       for (const char* name : {".weight", ".weight_scale", ".weight_scale_2", ".input_scale"})
         expected_tensors.insert(module + name);
       const std::int64_t rows = piece.shape[0];
@@ -119,7 +119,7 @@ TEST_P(ServingFamilies, ModelOptHasTheCodesOfTheForwardPass) {
       EXPECT_EQ(scalar(file, module + ".weight_scale_2", {}), result.amax / 2688.0f);
       EXPECT_EQ(scalar(file, module + ".input_scale", {}), amax.at(parameter.linear) / 2688.0f);
     }
-    if (!parameter.copy.empty()) {
+    if (parameter.copy) {
       expected_excluded.insert("lm_head");
       if (parameter.writes_copy) expected_tensors.insert("lm_head.weight");
     }
@@ -300,7 +300,7 @@ TEST_F(Serving, LayersThatStayInFp8AreLeftLikeThoseInBf16) {
   config.precision.high_precision.fp8 = {"blocks.1.*"};
   const auto parameters = tensor_map(config.model, Family::llama);
   const Nvfp4Plan plan(config.precision, config.model, parameters);
-  EXPECT_EQ(plan.size(), 6U);  // of three blocks
+  EXPECT_EQ(plan.size(), 6U);  // two layers in each of three blocks
   for (const MappedParameter& parameter : parameters)
     if (parameter.block <= 1) {
       EXPECT_EQ(plan.find(parameter), nullptr) << parameter.name;

@@ -11,7 +11,7 @@
 #include "support/gradient.h"
 #include "support/matrices.h"
 #include "support/models.h"
-#include "tetrad/backend/cpu/bf16_kernel.h"
+#include "tetrad/backend/cpu/kernel_bf16.h"
 #include "tetrad/core/error.h"
 
 namespace tetrad::testing::decoder_test {

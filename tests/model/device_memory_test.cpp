@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "tetrad/backend/memory.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/optim/adamw_optimizer.h"

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tetrad/backend/cpu/memory.h"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/presets.h"
 

@@ -8,12 +8,13 @@
 #include <numeric>
 
 #include "support/gradient.h"
+#include "support/linear_oracle.h"
 #include "support/matrices.h"
 
 namespace tetrad::testing::linear_test {
 namespace {
 
-constexpr std::int64_t kBlocks = 20;  // of the imagined model; the layer is in the middle
+constexpr std::int64_t kBlocks = 20;  // blocks of the imagined model; the layer is in the middle
 constexpr std::int64_t kBlock = 10;
 constexpr std::uint32_t kId = 6;
 constexpr std::uint64_t kSeed = 0x1234567890ull;
@@ -48,6 +49,9 @@ struct Layer {
   Parameter weight;
   Linear linear;
 
+  Values values_of(const OperandValues& values, Operand operand) const {
+    return values.of_weight(operand, weight.value.const_view(), storage);
+  }
   Values gradient() const {
     const float* data = weight.gradient.f32();
     return {data, data + weight.gradient.size()};
@@ -64,65 +68,9 @@ Pass make_pass(const Recipe& recipe) {
   return pass;
 }
 
-Values transposed(const Values& x, std::int64_t rows, std::int64_t cols) {
-  Values result(x.size());
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < cols; ++c)
-      result[static_cast<std::size_t>(c * rows + r)] = x[static_cast<std::size_t>(r * cols + c)];
-  return result;
+OperandValues operand_values(Backend& device, const LinearPrecision& precision, const Pass& pass) {
+  return {device, precision, {pass.seed, pass.step, pass.microbatch, kId}};
 }
-
-/// a [m, k] . b [n, k]^T
-Values product(const Values& a, const Values& b, std::int64_t k) {
-  const auto depth = static_cast<std::size_t>(k);
-  Values result;
-  for (std::size_t i = 0; i < a.size(); i += depth)
-    for (std::size_t j = 0; j < b.size(); j += depth)
-      result.push_back(std::inner_product(a.begin() + static_cast<std::ptrdiff_t>(i),
-                                          a.begin() + static_cast<std::ptrdiff_t>(i + depth),
-                                          b.begin() + static_cast<std::ptrdiff_t>(j), 0.0));
-  return result;
-}
-
-/// The values that a product gets for an operand, [rows, K] as consumed.
-struct OperandValues {
-  Backend& device;
-  LinearPrecision precision;
-  Pass pass;
-
-  Values quantized(Operand operand, QuantSpec spec, const MatrixView& x, std::uint32_t microbatch) const {
-    if (precision.per_step_signs)
-      spec.signs = RandomStream{pass.seed, pass.step, 0, 0xFFFFFFFFu}.group(0)[0] & 0xFFFFu;
-    QuantizeOptions options;
-    options.random = {pass.seed, pass.step, microbatch,
-                      kId * kOperands + static_cast<std::uint32_t>(operand)};
-    QuantizedTensor tensor;
-    device.quantize(x, spec, options, tensor);
-    std::vector<float> decoded(static_cast<std::size_t>(tensor.rows * tensor.cols));
-    device.dequantize(tensor, mutable_view_of(decoded.data(), tensor.rows, tensor.cols));
-    return to_f64(decoded);
-  }
-
-  /// Of an activation or a gradient.
-  Values of(Operand operand, const TestMatrix& x) const {
-    const bool along_tokens = operand == Operand::wgrad_dy || operand == Operand::wgrad_x;
-    if (precision[operand]) return quantized(operand, *precision[operand], x.view(), pass.microbatch);
-    return along_tokens ? transposed(x.values(), x.view().rows, x.view().cols) : x.values();
-  }
-
-  /// Of the weight, [out, in] for fprop and [in, out] for dgrad.
-  Values of(Operand operand, const Layer& layer) const {
-    const MatrixView weight = layer.weight.value.const_view();
-    if (operand == Operand::dgrad_w && precision.weight_codes_shared())
-      return transposed(of(Operand::fprop_w, layer), weight.rows, weight.cols);
-    if (precision[operand]) return quantized(operand, *precision[operand], weight, 0);
-    const float* data = layer.weight.value.f32();
-    Values values;
-    for (std::int64_t i = 0; i < weight.size(); ++i)
-      values.push_back(static_cast<double>(layer.storage == DType::bf16 ? round_to_bf16(data[i]) : data[i]));
-    return operand == Operand::dgrad_w ? transposed(values, weight.rows, weight.cols) : values;
-  }
-};
 
 struct RecipeCase {
   std::string name;
@@ -205,13 +153,13 @@ TEST_P(LinearRecipes, EqualsTheProductsOfItsQuantizedOperands) {
   const MutableMatrixView dx_view = dx.mutable_view();
   layer.linear.backward(pass, dy.view(), &dx_view);
 
-  const OperandValues values{device(), recipe.at(layer.linear.layer_id(), 0), pass};
+  const OperandValues values = operand_values(device(), recipe.at(layer.linear.layer_id(), 0), pass);
   const double tolerance = 1e-5;  // f32 accumulation of at most 80 products
   EXPECT_TRUE(close(y.values(),
-                    product(values.of(Operand::fprop_x, x), values.of(Operand::fprop_w, layer), in), storage,
-                    tolerance));
+                    product(values.of(Operand::fprop_x, x), layer.values_of(values, Operand::fprop_w), in),
+                    storage, tolerance));
   EXPECT_TRUE(close(dx.values(),
-                    product(values.of(Operand::dgrad_dy, dy), values.of(Operand::dgrad_w, layer), out),
+                    product(values.of(Operand::dgrad_dy, dy), layer.values_of(values, Operand::dgrad_w), out),
                     storage, tolerance));
   Values dw = product(values.of(Operand::wgrad_dy, dy), values.of(Operand::wgrad_x, x), tokens);
   EXPECT_TRUE(close(layer.gradient(), dw, DType::f32, tolerance));
@@ -219,6 +167,45 @@ TEST_P(LinearRecipes, EqualsTheProductsOfItsQuantizedOperands) {
   layer.linear.backward(pass, dy.view(), nullptr);
   for (double& value : dw) value *= 2;
   EXPECT_TRUE(close(layer.gradient(), dw, DType::f32, tolerance)) << "a second microbatch adds to the first";
+}
+
+TEST_P(LinearRecipes, GivesTheBitsOfTheStatelessLayer) {
+  const DType storage = recipe_case().storage;
+  const Recipe recipe(recipe_case().config, kBlocks);
+  const auto& [tokens, in, out] = kShape;
+  Layer layer(device(), storage, kShape, random_values(out * in, 1, 0.1));
+  const TestMatrix x({storage}, tokens, in, random_values(tokens * in, 2));
+  const TestMatrix dy({storage}, tokens, out, random_values(tokens * out, 3, 1e-3));
+  Pass pass = make_pass(recipe);
+  TestMatrix y({storage}, tokens, out);
+  TestMatrix dx({storage}, tokens, in);
+  const MutableMatrixView dx_view = dx.mutable_view();
+  layer.linear.forward(pass, x.view(), y.mutable_view());
+  layer.linear.backward(pass, dy.view(), &dx_view);
+
+  const LinearPrecision precision = recipe.at(layer.linear.layer_id(), 0);
+  const LinearCall call{device(), precision, {pass.seed, pass.step, pass.microbatch, kId}};
+  const MatrixView weight = layer.weight.value.const_view();
+  TestMatrix stateless_y({storage}, tokens, out);
+  TestMatrix stateless_dx({storage}, tokens, in);
+  TestMatrix stateless_dw({DType::f32}, out, in, Values(static_cast<std::size_t>(out * in), 0.0));
+  WeightForm fprop_form;
+  WeightForm dgrad_form;
+  LinearWorkspace workspace;
+  QuantizedTensor codes;
+  const GemmOperand fprop = linear_weight(call, Operand::fprop_w, weight, storage, fprop_form);
+  const LinearSaved saved =
+      linear_forward(call, {x.view(), fprop, stateless_y.mutable_view(), workspace, &codes});
+  LinearBackward backward{dy.view(), saved, workspace};
+  backward.weight = precision.weight_form_shared()
+                        ? fprop.transposed()
+                        : linear_weight(call, Operand::dgrad_w, weight, storage, dgrad_form);
+  backward.dx = stateless_dx.mutable_view();
+  backward.dw = stateless_dw.mutable_view();
+  linear_backward(call, backward);
+  EXPECT_TRUE(y.same_bytes(stateless_y));
+  EXPECT_TRUE(dx.same_bytes(stateless_dx));
+  EXPECT_EQ(layer.gradient(), stateless_dw.values());
 }
 
 /// Telemetry tells what was quantized.
@@ -265,10 +252,11 @@ TEST_P(LinearRecipes, QuantizesWeightsOncePerStep) {
   EXPECT_EQ(count_of(pass, Operand::dgrad_w), expected(Operand::dgrad_w, 2));
   EXPECT_NE(y.values(), before) << "the new weights must be seen";
   pass.microbatch = kMicrobatches - 1;  // the last one
-  const OperandValues values{device(), precision, pass};
-  EXPECT_TRUE(close(dx.values(),
-                    product(values.of(Operand::dgrad_dy, dy), values.of(Operand::dgrad_w, layer), kShape.out),
-                    storage, 1e-5))
+  const OperandValues values = operand_values(device(), precision, pass);
+  EXPECT_TRUE(
+      close(dx.values(),
+            product(values.of(Operand::dgrad_dy, dy), layer.values_of(values, Operand::dgrad_w), kShape.out),
+            storage, 1e-5))
       << "by the backward pass too";
 }
 
@@ -478,11 +466,11 @@ TEST_P(LinearDraws, MeanOfDxIsTheProductWithTheGradientAsItWas) {
   Pass pass = make_pass(recipe);
   const TestMatrix dy({DType::f32}, kSmall.tokens, kSmall.out, runs_of_integers(4));
   const Moments moments = draw(layer, pass, dy, true, kDraws);
-  const OperandValues values{device(), recipe.at(layer.linear.layer_id(), 0), pass};
-  const Values weight = values.of(Operand::dgrad_w, layer);
+  const OperandValues values = operand_values(device(), recipe.at(layer.linear.layer_id(), 0), pass);
+  const Values weight = layer.values_of(values, Operand::dgrad_w);
   expect_unbiased(moments, product(dy.values(), weight, kSmall.out), 1e-4);
 
-  // The same with rounding to nearest is off by more than any of this: the test can tell.
+  // The same with rounding to nearest is off by more than any of this: the test can see it.
   PrecisionConfig nearest;
   nearest.sr = std::vector<std::string>{};
   const Recipe to_nearest(nearest, kBlocks);
@@ -518,7 +506,7 @@ TEST_P(LinearDraws, MeanOfDwIsTheProductWithTheTransformedGradientAsItWas) {
                       transposed(dy_transposed, kSmall.out, kSmall.tokens));
   const TestMatrix x({DType::f32}, kSmall.tokens, kSmall.in, random_values(kSmall.tokens * kSmall.in, 2));
   const Moments moments = draw(layer, pass, dy, false, kDraws);
-  const OperandValues values{device(), recipe.at(layer.linear.layer_id(), 0), pass};
+  const OperandValues values = operand_values(device(), recipe.at(layer.linear.layer_id(), 0), pass);
   expect_unbiased(moments, product(wanted, values.of(Operand::wgrad_x, x), kSmall.tokens), 1e-4);
 }
 
@@ -532,7 +520,7 @@ TEST_P(LinearDraws, DgradAndWgradRoundWithDifferentBits) {
   for (std::size_t r = 0; r < 32; ++r)
     for (std::size_t c = 0; c < r; ++c) symmetric[r * 32 + c] = symmetric[c * 32 + r];
   const TestMatrix dy({DType::f32}, 32, 32, symmetric);
-  const OperandValues values{device(), precision, make_pass(recipe)};
+  const OperandValues values = operand_values(device(), precision, make_pass(recipe));
   EXPECT_NE(values.of(Operand::dgrad_dy, dy), values.of(Operand::wgrad_dy, dy));
 }
 

@@ -10,7 +10,6 @@
 #include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
 #include "tetrad/backend/cuda/quantize/e4m3_words.cuh"
 #include "tetrad/numerics/bf16.h"
-#include "tetrad/numerics/e5m2.h"
 #include "tetrad/numerics/f16.h"
 #include "tetrad/numerics/fp8.h"
 #include "tetrad/numerics/hadamard.h"
@@ -38,12 +37,10 @@ struct Casts {
     const float x = value_at(index);
     out[0] = E2m1::encode(x);
     out[1] = E4m3::encode(x);
-    out[2] = E5m2::encode(x);
-    out[3] = Bf16::from_f32(x).bits;
-    out[4] = std::bit_cast<std::uint32_t>(E4m3::decode(index & 0xFF));
-    out[5] = std::bit_cast<std::uint32_t>(E5m2::decode(index & 0xFF));
-    out[6] = std::bit_cast<std::uint32_t>(F16::decode(index & 0xFFFF));
-    out[7] = std::bit_cast<std::uint32_t>(E8m0::decode(index & 0xFF));
+    out[2] = Bf16::from_f32(x).bits;
+    out[3] = std::bit_cast<std::uint32_t>(E4m3::decode(index & 0xFF));
+    out[4] = std::bit_cast<std::uint32_t>(F16::decode(index & 0xFFFF));
+    out[5] = std::bit_cast<std::uint32_t>(E8m0::decode(index & 0xFF));
   }
 };
 
@@ -54,7 +51,6 @@ struct StochasticRounding {
     out[0] = E2m1::encode_stochastic(x, byte);
     out[1] = E2m1::encode_stochastic(x, byte, StochasticBias::hardware);
     out[2] = E4m3::encode_stochastic(x, byte);
-    out[3] = E5m2::encode_stochastic(x, byte);
   }
 };
 

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "tetrad/core/error.h"
-#include "tetrad/numerics/blackwell_layout.h"
 #include "tetrad/ops/quantize.h"
 
 namespace tetrad {
@@ -68,47 +67,6 @@ TEST(QuantStats, SqnrIsInfiniteWithoutNoiseAndMergingAddsUp) {
   EXPECT_EQ(a.amax, 3);
   EXPECT_DOUBLE_EQ(a.sqnr_db(), 30.0);
   EXPECT_DOUBLE_EQ(a.flushed_fraction(), 0.1);
-}
-
-QuantizedTensor numbered_scales(std::int64_t rows, std::int64_t cols) {
-  QuantizedTensor tensor;
-  tensor.rows = rows;
-  tensor.cols = cols;
-  tensor.scales = Buffer(static_cast<std::size_t>(rows * cols / 16));
-  for (std::size_t i = 0; i < tensor.scales.size(); ++i)
-    tensor.scales.as<std::uint8_t>()[i] = std::uint8_t(1 + i % 255);
-  return tensor;
-}
-
-TEST(SwizzledScales, ComeBackAndPadWithZeros) {
-  for (const auto& [rows, cols] :
-       {std::pair<std::int64_t, std::int64_t>{128, 64}, {16, 16}, {304, 272}, {4096, 2048}}) {
-    const QuantizedTensor tensor = numbered_scales(rows, cols);
-    const Buffer swizzled = swizzle_scales(tensor);
-    const Buffer back = unswizzle_scales(swizzled.span<std::byte>(), rows, cols / 16);
-    ASSERT_EQ(back.size(), tensor.scales.size());
-    EXPECT_EQ(std::memcmp(back.data(), tensor.scales.data(), back.size()), 0);
-    std::size_t used = 0;
-    for (const std::uint8_t byte : swizzled.span<std::uint8_t>()) used += byte != 0 ? 1 : 0;
-    EXPECT_EQ(used, tensor.scales.size()) << "everything else is padding";
-  }
-  EXPECT_THROW(unswizzle_scales({}, 16, 1), Error);
-}
-
-TEST(SwizzledScales, PutAScaleWhereTheFormulaSays) {
-  const QuantizedTensor tensor = numbered_scales(256, 128);  // scales [256, 8]
-  const Buffer swizzled = swizzle_scales(tensor);
-  // row 133, column 6: tile (1, 1) of 2 x 2, hence the fourth 512 bytes; row 5 of its 32, first of four
-  // groups.
-  const std::int64_t offset = 3 * 512 + 5 * 16 + 0 * 4 + 2;
-  EXPECT_EQ(swizzled.as<std::uint8_t>()[offset], tensor.scales.as<std::uint8_t>()[133 * 8 + 6]);
-}
-
-TEST(Transposed, RefusesWhatLooksDifferentFromTheOtherSide) {
-  QuantizedTensor tensor = numbered_scales(16, 16);
-  EXPECT_THROW(transposed(tensor), Error);
-  tensor.spec = {.block = {16, 16}, .rounding = Rounding::stochastic};
-  EXPECT_THROW(transposed(tensor), Error);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ ScanTensors scan_backward(const ScanSizes& sizes, const ScanTensors& in, const s
     const long h = sequence % sizes.heads;
     const auto head = static_cast<std::size_t>(h);
     const double a = -std::exp(in.a_log[head]);
-    std::vector<double> dstate(static_cast<std::size_t>(head_size));  // of the state after the token
+    std::vector<double> dstate(static_cast<std::size_t>(head_size));  // gradient of the state after the token
     for (long t = sizes.sequence - 1; t >= 0; --t) {
       const long token = sequence / sizes.heads * sizes.sequence + t;
       const auto step = static_cast<std::size_t>(token * sizes.heads + h);

@@ -30,8 +30,7 @@ class ValueTable {
     int exponent_bits;
     int mantissa_bits;
     int bias;
-    int finite;  // number of finite non-negative codes; the ones above are infinity and NaN
-    bool has_infinity;
+    int finite;                // number of finite non-negative codes; the ones above are NaN
     bool keeps_negative_zero;  // whether the cast of an exact -0.0 is -0.0
   };
 
@@ -91,7 +90,6 @@ class ValueTable {
     const int rest = code % sign_code_;
     double result = std::numeric_limits<double>::quiet_NaN();
     if (rest < layout_.finite) result = magnitude(rest);
-    if (rest == layout_.finite && layout_.has_infinity) result = std::numeric_limits<double>::infinity();
     return code >= sign_code_ ? -result : result;
   }
 
@@ -121,16 +119,13 @@ class ValueTable {
 const ValueTable& table_of(Element element) {
   // The rule that an exact -0.0 becomes code 0 is stated for E2M1; the FP8 formats follow OCP, where it stays
   // -0.0.
-  static const ValueTable e2m1({2, 1, 1, 8, false, false});
-  static const ValueTable e4m3({4, 3, 7, 127, false, true});
-  static const ValueTable e5m2({5, 2, 15, 124, true, true});
+  static const ValueTable e2m1({2, 1, 1, 8, false});
+  static const ValueTable e4m3({4, 3, 7, 127, true});
   switch (element) {
     case Element::e2m1:
       return e2m1;
     case Element::e4m3:
       return e4m3;
-    case Element::e5m2:
-      return e5m2;
   }
   throw std::invalid_argument("oracle: no such element format");
 }
@@ -435,20 +430,15 @@ void require_defined(const std::vector<float>& x, long rows, long cols, const Sp
 
 int encode_e2m1(double x) { return table_of(Element::e2m1).nearest(x); }
 int encode_e4m3(double x) { return table_of(Element::e4m3).nearest(x); }
-int encode_e5m2(double x) { return table_of(Element::e5m2).nearest(x); }
 
 double decode_e2m1(int code) { return table_of(Element::e2m1).decode(code); }
 double decode_e4m3(int code) { return table_of(Element::e4m3).decode(code); }
-double decode_e5m2(int code) { return table_of(Element::e5m2).decode(code); }
 
 int encode_stochastic_e2m1(double x, int random_byte, bool centred) {
   return table_of(Element::e2m1).stochastic(x, random_byte, centred);
 }
 int encode_stochastic_e4m3(double x, int random_byte, bool centred) {
   return table_of(Element::e4m3).stochastic(x, random_byte, centred);
-}
-int encode_stochastic_e5m2(double x, int random_byte, bool centred) {
-  return table_of(Element::e5m2).stochastic(x, random_byte, centred);
 }
 
 std::vector<Boundary> boundaries(Element element) { return table_of(element).boundaries(); }

@@ -15,7 +15,7 @@ namespace tetrad::oracle {
 
 enum class Format { nvfp4, mxfp4, fp8 };
 enum class Rounding { nearest, stochastic, stochastic_hardware };
-enum class Element { e2m1, e4m3, e5m2 };
+enum class Element { e2m1, e4m3 };
 
 struct Spec {
   Format format = Format::nvfp4;
@@ -43,7 +43,7 @@ struct Result {
       scale_bytes;  // NVFP4 [rows, cols/16] (16x16: once per row), MXFP4 [rows, ceil(cols/32)]
   std::vector<float>
       scales;      // FP8: [rows, ceil(cols/128)], [ceil(rows/128), ceil(cols/128)] or, for the whole, [1]
-  float amax = 0;  // of the quantized values, that is after a transform; NaN if any is not finite
+  float amax = 0;  // amax of the values after a transform; NaN if any is not finite
   std::vector<float> decoded;  // [rows, cols]
   long zero_scale_blocks = 0;  // not all zero, but the scale is
   long flushed = 0;            // x != 0 that decode to zero
@@ -65,16 +65,13 @@ Result quantize(const std::vector<float>& x, long rows, long cols, const Spec& s
 // quantize() never casts, becomes +6 in E2M1 and NaN in the others.
 int encode_e2m1(double x);
 int encode_e4m3(double x);
-int encode_e5m2(double x);
 
 double decode_e2m1(int code);
 double decode_e4m3(int code);
-double decode_e5m2(int code);
 
 /// u = (random_byte + 1/2) / 256 if centred, else random_byte / 256.
 int encode_stochastic_e2m1(double x, int random_byte, bool centred);
 int encode_stochastic_e4m3(double x, int random_byte, bool centred);
-int encode_stochastic_e5m2(double x, int random_byte, bool centred);
 
 /// Where nearest rounding goes from one magnitude to the next.
 struct Boundary {

@@ -99,24 +99,10 @@ TEST(OracleFp8, E4m3KnownCodes) {
   EXPECT_EQ(boundaries(Element::e4m3).size(), 126U);
 }
 
-TEST(OracleFp8, E5m2KnownCodes) {
-  EXPECT_EQ(decode_e5m2(0x7B), 57344);
-  EXPECT_EQ(decode_e5m2(0x7C), static_cast<double>(kInf));
-  EXPECT_TRUE(std::isnan(decode_e5m2(0x7D)));
-  EXPECT_EQ(decode_e5m2(0x01), 0x1p-16);
-  EXPECT_EQ(decode_e5m2(0x3C), 1);
-  EXPECT_EQ(encode_e5m2(57344), 0x7B);
-  EXPECT_EQ(encode_e5m2(61440), 0x7B);
-  EXPECT_EQ(encode_e5m2(-1e9), 0xFB);
-}
-
 TEST(OracleFp8, EveryCodeComesBackAndNothingIsNearer) {
   for (int code = 0; code < 256; ++code) {
     if (code % 128 < 127) {
       EXPECT_EQ(encode_e4m3(decode_e4m3(code)), code);
-    }
-    if (code % 128 < 124) {
-      EXPECT_EQ(encode_e5m2(decode_e5m2(code)), code);
     }
   }
   for (std::uint32_t bits = 0; bits < 0x7F80; ++bits) {  // all non-negative finite BF16

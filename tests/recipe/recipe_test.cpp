@@ -29,7 +29,7 @@ PrecisionConfig config_of(std::string recipe) {
   return config;
 }
 
-/// Of a layer in the middle, which no recipe keeps in BF16.
+/// Precision of a layer in the middle, which no recipe keeps in BF16.
 LinearPrecision middle(const PrecisionConfig& config, double progress = 0) {
   return Recipe(config, kBlocks).at({"blocks.10.up", 10}, progress);
 }
@@ -490,6 +490,27 @@ TEST(Describe, SaysEachOperand) {
       "axis 0, nearest, hadamard 16");
   EXPECT_EQ(describe(middle(config_of("bf16")), "f32"),
             "fprop x f32 · w f32 | dgrad dy f32 · w f32 | wgrad dy f32 · x f32");
+}
+
+TEST(Recipes, AreResolvedOncePerPhaseAndKindOfLayer) {
+  PrecisionConfig config;
+  config.high_precision.first = 0;
+  config.high_precision.last = 1;
+  config.schedule = {{.at = 0.5, .forward = "bf16", .backward = {}}};
+  const Recipe recipe(config, 4);
+  const LinearPrecision* first = &recipe.at({"blocks.0.up", 0}, 0);
+  EXPECT_EQ(&recipe.at({"blocks.0.up", 0}, 0.49), first);
+  EXPECT_EQ(&recipe.at({"blocks.2.down", 2}, 0), first) << "layers of one kind share a result";
+  EXPECT_NE(&recipe.at({"blocks.3.up", 3}, 0), first) << "it stays in BF16";
+  EXPECT_NE(&recipe.at({"blocks.0.up", 0}, 0.5), first) << "the next phase";
+}
+
+TEST(Recipes, AllNamesCanBeUsed) {
+  for (const std::string_view name : kRecipeNames) {
+    PrecisionConfig config;
+    config.recipe = name;
+    EXPECT_EQ(Recipe(config, 8).names_at(0).forward, name);
+  }
 }
 
 }  // namespace

@@ -276,7 +276,7 @@ TEST(Completions, TextStopsBeforeTheStopString) {
   const std::string start = R"({"prompt": [7], "seed": 4, "max_tokens": 20, "return_token_ids": true)";
   const Json all = respond(engine, start + "}")["choices"][0];
   const Ids ids = all["token_ids"];
-  std::size_t at = 0;  // of a token that is a character by itself and that does not come before
+  std::size_t at = 0;  // position of a token that is one character and has not occurred before
   for (std::size_t i = 3; i < ids.size() && at == 0; ++i)
     if (ids[i] >= 'a' && ids[i] <= 'z' &&
         std::ranges::count(ids.begin(), ids.begin() + static_cast<int>(i), ids[i]) == 0)

@@ -11,9 +11,8 @@
 #include <thread>
 
 #include "serve/small_model.h"
-#include "tetrad/backend/cpu/bf16_kernel.h"
+#include "tetrad/backend/cpu/kernel_bf16.h"
 #include "tetrad/eval/score.h"
-#include "tetrad/http/request.h"
 
 namespace tetrad::testing::engine_test {
 namespace {
@@ -22,7 +21,7 @@ using Tokens = std::vector<std::int32_t>;
 
 bool never() { return false; }
 
-/// Of different lengths, from 1 token on.
+/// Prompts of different lengths, from 1 token on.
 std::vector<Tokens> some_prompts(std::size_t count) {
   std::mt19937 generator(3);
   std::uniform_int_distribution<std::int32_t> pick(1, 255);
@@ -53,13 +52,16 @@ GenerationTask generating(const Tokens& prompt, std::int64_t count, const Sampli
   return task;
 }
 
-int status_of(const std::function<void()>& action) {
+using Kind = EngineError::Kind;
+using Failure = std::optional<Kind>;  //!< nothing: it went well
+
+Failure failure_of(const std::function<void()>& action) {
   try {
     action();
-  } catch (const HttpError& error) {
-    return error.status();
+  } catch (const EngineError& error) {
+    return error.kind();
   }
-  return 200;
+  return std::nullopt;
 }
 
 struct Case {
@@ -216,7 +218,7 @@ TEST(Engine, DropsWhatIsAbandonedAndGoesOn) {
     ++steps;
     return false;
   };
-  EXPECT_EQ(status_of([&] { engine.run({task}, [&] { return steps > 3; }); }), 499);
+  EXPECT_EQ(failure_of([&] { engine.run({task}, [&] { return steps > 3; }); }), Kind::abandoned);
   EXPECT_EQ(engine.run({generating({1}, 2, {})}, never)[0].tokens.size(), 2U);
   EXPECT_LT(steps, 100'000);
 }
@@ -229,7 +231,7 @@ TEST(Engine, FailureIsTheRequestsAlone) {
   task.is_enough = [](std::span<const std::int32_t>) -> bool {
     throw std::runtime_error("thrown on purpose");
   };
-  EXPECT_EQ(status_of([&] { engine.run({task}, never); }), 500);
+  EXPECT_EQ(failure_of([&] { engine.run({task}, never); }), Kind::failed);
   EXPECT_EQ(engine.run({generating({1}, 2, {})}, never)[0].tokens.size(), 2U);
 }
 
@@ -253,10 +255,10 @@ class AtOnce {
   ~AtOnce() { wait(); }
 
   /// Returns when the request waits, because a client is only asked whether it is still there when it does.
-  void add(std::vector<GenerationTask> tasks, int& status) {
+  void add(std::vector<GenerationTask> tasks, Failure& failure) {
     const int before = waiting_;
-    clients_.emplace_back([this, &status, tasks = std::move(tasks)] {
-      status = status_of([&] {
+    clients_.emplace_back([this, &failure, tasks = std::move(tasks)] {
+      failure = failure_of([&] {
         engine_.run(tasks, [this, told = false]() mutable {
           if (!std::exchange(told, true)) ++waiting_;
           return false;
@@ -291,14 +293,14 @@ TEST(Engine, RequestsTakeTurns) {
     };
     return result;
   };
-  int first = 0, second = 0;
+  Failure first = Kind::failed, second = Kind::failed;
   AtOnce clients(engine);
   clients.add({task('a'), task('b'), task('c')}, first);
   clients.add({task('1'), task('2')}, second);
   clients.wait();
   EXPECT_EQ(order, "a1b2c");
-  EXPECT_EQ(first, 200);
-  EXPECT_EQ(second, 200);
+  EXPECT_EQ(first, std::nullopt);
+  EXPECT_EQ(second, std::nullopt);
 }
 
 TEST(Engine, ALongRequestHoldsUpNobody) {
@@ -320,13 +322,13 @@ TEST(Engine, ALongRequestHoldsUpNobody) {
     }
     return false;
   };
-  int long_status = 0, quick_status = 0;
+  Failure long_failure = Kind::failed, quick_failure = Kind::failed;
   AtOnce clients(engine);
-  clients.add(std::vector<GenerationTask>(12, endless), long_status);
-  clients.add({quick}, quick_status);
+  clients.add(std::vector<GenerationTask>(12, endless), long_failure);
+  clients.add({quick}, quick_failure);
   clients.wait();
-  EXPECT_EQ(long_status, 200);
-  EXPECT_EQ(quick_status, 200);
+  EXPECT_EQ(long_failure, std::nullopt);
+  EXPECT_EQ(quick_failure, std::nullopt);
   EXPECT_EQ(ended, 12);
 }
 
@@ -339,16 +341,16 @@ TEST(Engine, WhatFailsFailsAlone) {
   Engine engine(model.decoder, model.pass(), {.batch = 4});
   GenerationTask throws = generating({1}, 2, {});
   throws.is_enough = [](std::span<const std::int32_t>) -> bool { throw std::runtime_error("on purpose"); };
-  int not_finite = 0, thrown = 0, good = 0;
+  Failure not_finite, thrown, good = Kind::failed;
   {
     AtOnce clients(engine);
     clients.add({scoring({1, 7, 2})}, not_finite);
     clients.add({throws}, thrown);
     clients.add({scoring({1, 2, 3})}, good);
   }
-  EXPECT_EQ(not_finite, 500);
-  EXPECT_EQ(thrown, 500);
-  EXPECT_EQ(good, 200);
+  EXPECT_EQ(not_finite, Kind::failed);
+  EXPECT_EQ(thrown, Kind::failed);
+  EXPECT_EQ(good, std::nullopt);
   EXPECT_TRUE(engine.is_well());
 }
 
@@ -383,9 +385,9 @@ TEST(Engine, WorkThatNobodyTakesIsDropped) {
   SmallModel model("bf16");
   Engine engine(model.decoder, model.pass(), {.batch = 1});
   const auto refuse = [](std::size_t, const Generation&, bool) {
-    throw HttpError(418, "the client went away");
+    throw std::runtime_error("the client went away");
   };
-  EXPECT_EQ(status_of([&] { engine.run({generating({1}, 100'000, {})}, never, refuse); }), 418);
+  EXPECT_THROW(engine.run({generating({1}, 100'000, {})}, never, refuse), std::runtime_error);
   EXPECT_EQ(engine.run({generating({1}, 2, {})}, never)[0].tokens.size(), 2U);
 }
 
@@ -395,10 +397,10 @@ TEST(Engine, RefusesWhatIsNoNumber) {
     if (parameter->name == "norm.weight") parameter->value.f32()[0] = std::numeric_limits<float>::quiet_NaN();
   model.decoder.weights_changed();
   Engine engine(model.decoder, model.pass(), {});
-  EXPECT_EQ(status_of([&] { engine.run({generating({1}, 2, {})}, never); }), 500);
+  EXPECT_EQ(failure_of([&] { engine.run({generating({1}, 2, {})}, never); }), Kind::failed);
   GenerationTask task = scoring({1, 2});
   task.max_tokens = 0;
-  EXPECT_EQ(status_of([&] { engine.run({task}, never); }), 500);
+  EXPECT_EQ(failure_of([&] { engine.run({task}, never); }), Kind::failed);
 }
 
 TEST(Engine, StopsInTheMiddle) {
@@ -410,13 +412,13 @@ TEST(Engine, StopsInTheMiddle) {
     running = true;
     return false;
   };
-  std::atomic<int> status = 0;
-  std::thread client([&] { status = status_of([&] { engine.run({task}, never); }); });
+  Failure failure;
+  std::thread client([&] { failure = failure_of([&] { engine.run({task}, never); }); });
   while (!running) std::this_thread::yield();
   engine.stop();
   client.join();
-  EXPECT_EQ(status, 503);
-  EXPECT_EQ(status_of([&] { engine.run({generating({1}, 2, {})}, never); }), 503);
+  EXPECT_EQ(failure, Kind::unavailable);
+  EXPECT_EQ(failure_of([&] { engine.run({generating({1}, 2, {})}, never); }), Kind::unavailable);
 }
 
 }  // namespace

@@ -306,8 +306,8 @@ TEST_F(ServeCommand, StreamsWhatItWouldAnswer) {
   }
   for (std::size_t i = 0; i < 4; ++i) {
     const Json& choice = whole["choices"][i];
-    EXPECT_EQ(texts[i], choice["text"]);
-    EXPECT_EQ(reasons[i], choice["finish_reason"]);
+    EXPECT_EQ(Json(texts[i]), choice["text"]);
+    EXPECT_EQ(Json(reasons[i]), choice["finish_reason"]);
     EXPECT_EQ(logprobs[i], choice["logprobs"]["token_logprobs"]);
   }
   EXPECT_EQ(client.get("/health").status, 200) << "the connection stays";

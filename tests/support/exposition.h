@@ -20,7 +20,7 @@ class Exposition {
   double value(const std::string& name, const Labels& labels = {}) const {
     return samples_.at(name).at(labels);
   }
-  /// Of a family with one sample.
+  /// Value of a family with one sample.
   Labels labels(const std::string& name) const {
     if (samples_.at(name).size() != 1) throw std::runtime_error(name + " has several samples");
     return samples_.at(name).begin()->first;

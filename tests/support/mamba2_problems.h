@@ -60,7 +60,7 @@ struct ScanProblem {
   }
   std::int64_t states() const { return shape.batch * shape.chunks() * shape.inner() * shape.state; }
 
-  /// Of the states before all tokens, as the oracle gives them, those before chunks.
+  /// Selects the states before chunks from the oracle's states before every token.
   Values before_chunks(const Values& states) const {
     Values result;
     const std::int64_t size = shape.inner() * shape.state;

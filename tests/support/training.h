@@ -79,10 +79,10 @@ class Training : public ::testing::Test {
            read_file(checkpoint / "state.json");
   }
 
-  void expect_same_run(const std::string& expected, const std::string& actual) {
+  void expect_same_run(const std::string& expected, const std::string& actual, std::int64_t steps = kSteps) {
     EXPECT_EQ(metrics(actual), metrics(expected));
-    EXPECT_FALSE(final_state(expected).empty());
-    EXPECT_TRUE(final_state(actual) == final_state(expected));
+    EXPECT_FALSE(final_state(expected, steps).empty());
+    EXPECT_TRUE(final_state(actual, steps) == final_state(expected, steps));
   }
 
   /// Resumes until the run ends; what ended before does not matter.

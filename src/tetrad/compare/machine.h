@@ -13,8 +13,8 @@ struct Machine {
   std::string backend;
   std::string device;
   int threads = 0;         //!< 0: not a processor's
-  double peak_tflops = 0;  //!< of a large product, measured there
-  std::string peak_name;   //!< of that product
+  double peak_tflops = 0;  //!< speed of a large product, measured on that machine
+  std::string peak_name;   //!< name of that product
 };
 
 void write_machine(const std::filesystem::path& trial_folder, const Machine& machine);

@@ -12,7 +12,7 @@
 #include "tetrad/compare/machine.h"
 #include "tetrad/compare/statistics.h"
 #include "tetrad/compare/trials.h"
-#include "tetrad/report/run_metrics.h"
+#include "tetrad/plot/run_metrics.h"
 
 namespace tetrad {
 
@@ -44,7 +44,7 @@ struct ArmOutcome {
   double gap_nats = 0;
   std::int64_t ended = 0;  //!< trials
   std::int64_t divergences = 0;
-  double divergence_bound = 1;  //!< of the probability
+  double divergence_bound = 1;  //!< upper bound of the probability
   std::int64_t spikes = 0;
   double spikes_per_million_tokens = 0;
   std::int64_t skipped_steps = 0;

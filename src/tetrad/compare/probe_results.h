@@ -13,11 +13,11 @@
 
 namespace tetrad {
 
-/// Of one arm; what was not measured is nothing.
+/// Results of one arm; what was not measured is empty.
 struct ArmProbes {
   std::vector<GradientDistance> gradients;  //!< as compare_gradients gives them
   std::optional<Recovery> recovery;
-  std::optional<std::vector<CheckResult>> checks;  //!< of the arm's first run
+  std::optional<std::vector<CheckResult>> checks;  //!< checks of the arm's first run
 };
 
 /// Replaces the file.

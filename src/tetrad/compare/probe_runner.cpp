@@ -14,8 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<CheckResult> check_arm(const Trial& trial, const fs::path& folder, const ChecksConfig& checks,
-                                   Backend& backend) {
-  LoadedModel model(folder / trial.folder, {}, backend);
+                                   const RunContext& context) {
+  LoadedModel model(folder / trial.folder, {.display = &context.display}, context.backend);
   return run_checks(model, heldout_files(trial.config), checks);
 }
 
@@ -56,11 +56,11 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const std:
   const auto keep = [&](std::size_t arm) { write_probes(probes_file(folder, arms[arm]), probes[arm]); };
   const auto is_missing = [](const ArmProbes& arm) { return arm.gradients.empty(); };
   if (wanted.contains("gradients") && std::ranges::any_of(probes, is_missing)) {
-    fmt::print(stderr, "gradients of all arms on the weights of {}\n", arms[0].name);
+    context.display.say(fmt::format("gradients of all arms on the weights of {}", arms[0].name));
     const std::size_t reference = find_probed(comparison, folder, 0);  // the first of its pair
     std::vector<Config> configs;
     for (std::size_t i = 0; i < arms.size(); ++i) configs.push_back(comparison.trials[reference + i].config);
-    const fs::path checkpoint = find_checkpoint(folder / comparison.trials[reference].folder);
+    const fs::path checkpoint = find_checkpoint(folder / comparison.trials[reference].folder, &context.display);
     auto gradients = compare_gradients(checkpoint, configs, context.backend);
     for (std::size_t i = 0; i < arms.size(); ++i) {
       probes[i].gradients = std::move(gradients[i]);
@@ -69,16 +69,16 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const std:
   }
   for (std::size_t i = 0; i < arms.size(); ++i) {
     if (wanted.contains("recovery") && !probes[i].recovery) {
-      fmt::print(stderr, "{}: a bad step and an interruption\n", arms[i].name);
+      context.display.say(arms[i].name + ": a bad step and an interruption");
       probes[i].recovery =
           test_recovery(comparison.trials[i].config, folder / "probes" / arms[i].name, context);
       if (!probes[i].recovery) return false;
       keep(i);
     }
     if (wanted.contains("checks") && !has_checks(probes[i], checks)) {
-      fmt::print(stderr, "{}: checks\n", arms[i].name);
+      context.display.say(arms[i].name + ": checks");
       probes[i].checks =
-          check_arm(comparison.trials[find_probed(comparison, folder, i)], folder, checks, context.backend);
+          check_arm(comparison.trials[find_probed(comparison, folder, i)], folder, checks, context);
       keep(i);
     }
   }

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <memory>
 
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/eval/gradients.h"
 #include "tetrad/io/mapped_file.h"
-#include "tetrad/report/run_metrics.h"
-#include "tetrad/train/snapshot.h"
+#include "tetrad/plot/run_metrics.h"
 
 namespace tetrad {
 namespace {

@@ -16,7 +16,7 @@ namespace tetrad {
 struct GradientDistance {
   std::string parameter;  //!< empty: all of them as one vector
   double cosine = 0;
-  double norm_ratio = 0;  //!< of the arm's norm to the reference's
+  double norm_ratio = 0;  //!< the arm's norm over the reference's
 };
 
 /// Gradients of one microbatch of the training data for the weights in `checkpoint`, at each arm's precision

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "tetrad/model/estimate.h"
-#include "tetrad/report/text.h"
+#include "tetrad/plot/text.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
@@ -18,14 +18,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostPoints = 1500;  //!< of a curve
+constexpr std::size_t kMostPoints = 1500;  //!< most points of a curve
 
 /// JSON has no NaN: what is not a number is null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 Json known(double value) { return value > 0 ? Json(value) : Json(); }
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
 
-/// Of a curve, to seven digits: a report is a fifth smaller, and metrics.jsonl has the whole numbers.
+/// Curves have seven digits: a report is a fifth smaller, and metrics.jsonl has the full numbers.
 Json point(double value) { return number(std::stod(fmt::format("{:.7g}", value))); }
 
 Json gap_json(const PairedGap& gap, double nats) {

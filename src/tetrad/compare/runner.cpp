@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/train/checkpoint_folder.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
 
@@ -53,7 +53,7 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
   Dataset dataset = open_dataset(config);
   const std::string resolved = to_yaml(config);
   const RunFolder held = began ? RunFolder::open(folder) : RunFolder::create(folder, resolved);
-  RunLog log(folder / "log.txt");
+  RunLog log(folder / "log.txt", context.display);
   log.set_quiet(!style.prefix);
   log.set_prefix(style.prefix.value_or(""));
   Trainer trainer(config, std::move(dataset), resolved, context.build, folder, context.backend, log);

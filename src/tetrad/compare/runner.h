@@ -10,6 +10,7 @@
 
 #include "tetrad/compare/machine.h"
 #include "tetrad/compare/trials.h"
+#include "tetrad/core/display.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/train/signals.h"
 #include "tetrad/train/trainer.h"
@@ -21,10 +22,11 @@ struct RunContext {
   std::string build;  //!< id of this program
   Backend& backend;
   const StopSignals& signals;
+  Display& display;
 };
 
 struct RunStyle {
-  std::optional<std::string> prefix;  //!< of what is said; nothing: only its log has it
+  std::optional<std::string> prefix;  //!< before every message; empty: messages go to the log alone
   bool saves_ends = true;             //!< false: only checkpoints that the configuration asks for
 };
 

@@ -24,10 +24,10 @@ struct PairedGap {
   std::int64_t pairs = 0;
   double mean = 0;
   double deviation = 0;  //!< standard deviation of one gap; NaN for fewer than two pairs
-  double low = 0;  //!< of the interval that both one-sided tests look at, 1 - 2 alpha wide; NaN likewise
+  double low = 0;        //!< lower end of the 1 - 2 alpha interval of both one-sided tests; NaN likewise
   double high = 0;
-  double p_equivalent = 1;  //!< of |gap| >= margin: small means equivalent
-  double p_worse = 1;       //!< of gap <= margin: small means worse
+  double p_equivalent = 1;  //!< p-value of |gap| >= margin: small means equivalent
+  double p_worse = 1;       //!< p-value of gap <= margin: small means worse
 };
 
 /// `margin` in the unit of the gaps.
@@ -39,8 +39,8 @@ std::string_view name_of(Verdict verdict);
 /// Errs with a probability of at most alpha for "equivalent" and for "worse", whatever the true gap.
 Verdict judge(const PairedGap& gap, double margin);
 
-/// Pairs that would probably decide what is undecided, if mean and deviation stay as they are; 0: nobody can
-/// tell, or more than `most`.
+/// Pairs that would probably decide what is undecided, if mean and deviation stay as they are; 0: unknown,
+/// or more than `most`.
 std::int64_t pairs_to_decide(const PairedGap& gap, double margin, double alpha, std::int64_t most = 1000);
 
 }  // namespace tetrad

@@ -34,7 +34,7 @@ struct Difference {
 
 /// The proof that only the precision differs.
 struct Lock {
-  std::string common_sha256;  //!< of everything else in the configuration
+  std::string common_sha256;  //!< hash of everything else in the configuration
   std::int64_t common_keys = 0;
   std::vector<Difference> differences;
 };

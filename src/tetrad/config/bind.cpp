@@ -35,7 +35,7 @@ class Writer {
   template <typename T>
   void field(std::string_view name, const T& value, std::string_view help, const Rule& rule = {}) {
     Node child = write(value);
-    // A word of a closed set is no keyword that quotes must tell it from.
+    // A word of a closed set cannot be mistaken for a YAML keyword, so it needs no quotes.
     if constexpr (std::is_same_v<T, std::string>)
       child.quoted = std::find(rule.choices.begin(), rule.choices.end(), value) == rule.choices.end();
     child.help = help;
@@ -138,7 +138,7 @@ class Reader {
     if (hint.empty())
       if (const auto key = same_name_elsewhere(name)) hint = fmt::format(" (did you mean '{}'?)", *key);
     const std::vector<std::string_view> known(known_.begin(), known_.end());
-    fail("{}{}unknown key {}{}: here there are {}", origin, origin.empty() ? "" : ": ",
+    fail("{}{}unknown key {}{}; valid keys: {}", origin, origin.empty() ? "" : ": ",
          shown(join_key(path_, name)), hint, listed(known));
   }
 
@@ -239,7 +239,7 @@ class Reader {
     }
     if (std::find(choices.begin(), choices.end(), name) != choices.end()) return;
     const std::vector<std::string> known(choices.begin(), choices.end());
-    fail("{}: unknown key {}{}: here there are {}", node.origin, shown(join_key(key, name)),
+    fail("{}: unknown key {}{}; valid keys: {}", node.origin, shown(join_key(key, name)),
          nearest_hint(name, known), listed(choices));
   }
 

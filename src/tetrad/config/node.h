@@ -13,10 +13,10 @@ struct Node {
   enum class Kind { null, scalar, list, map };
 
   Kind kind = Kind::null;
-  std::string text;                //!< of a scalar
+  std::string text;                //!< value of a scalar
   bool quoted = false;             //!< a scalar that stood in quotes: text, never a number or a keyword
-  std::vector<std::string> names;  //!< of a map's children, in the order of the file
-  std::vector<Node> children;      //!< of a list or a map
+  std::vector<std::string> names;  //!< keys of a map, in the order of the file
+  std::vector<Node> children;      //!< elements of a list or a map
   std::string origin;              //!< where it was written; empty: nowhere
   std::string_view help;           //!< what the key means, where the schema made the node
 

@@ -19,7 +19,7 @@ struct Rule {
   bool above_min = false;                      //!< min itself is refused
   bool below_max = false;                      //!< max itself is refused
   bool is_count = false;                       //!< whole numbers may be written 1e9, 10_000, 100M, 1.5B, 10T
-  std::vector<std::string_view> choices = {};  //!< of a text; empty: any
+  std::vector<std::string_view> choices = {};  //!< valid words; empty: any text
 };
 
 inline Rule at_least(double min) { return {.min = min}; }

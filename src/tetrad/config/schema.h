@@ -6,11 +6,13 @@
 // A visitor has field(name, value, help, rule = {}) for every type that appears here.
 
 #include "tetrad/config/scalar.h"
+#include "tetrad/ops/linear_precision.h"
 #include "tetrad/train/config.h"
 
 namespace tetrad::config {
 
-inline std::vector<std::string_view> recipe_names() { return {"bf16", "fp8", "mxfp4", "nvfp4"}; }
+inline std::vector<std::string_view> recipe_names() { return {kRecipeNames.begin(), kRecipeNames.end()}; }
+inline std::vector<std::string_view> operand_names() { return {kOperandNames.begin(), kOperandNames.end()}; }
 
 template <class V>
 void describe(V& v, RopeScaling& c) {
@@ -94,7 +96,7 @@ void describe(V& v, PrecisionSwitch& c) {
 
 template <class V>
 void describe(V& v, PrecisionConfig& c) {
-  v.field("recipe", c.recipe, "bf16, fp8, mxfp4 or nvfp4", one_of(recipe_names()));
+  v.field("recipe", c.recipe, "number formats of all linear layers", one_of(recipe_names()));
   v.field("high_precision", c.high_precision, "layers that stay in BF16 or FP8, or none");
   v.field("rht", c.rht, "random Hadamard transform");
   v.field("sr", c.sr, "stochastic rounding on any of gradients, activations, weights, or none",
@@ -102,8 +104,7 @@ void describe(V& v, PrecisionConfig& c) {
   v.field("sr_hardware", c.sr_hardware, "stochastic rounding with the bias of Blackwell's software");
   v.field("weights_2d", c.weights_2d, "16x16 blocks for weights");
   v.field("adaptive", c.adaptive, "4/6 block scaling on every NVFP4 operand");
-  v.field("operands", c.operands, "single operands: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy, wgrad.x",
-          one_of({"fprop.x", "fprop.w", "dgrad.dy", "dgrad.w", "wgrad.dy", "wgrad.x"}));
+  v.field("operands", c.operands, "single operands of single products", one_of(operand_names()));
   v.field("schedule", c.schedule, "other recipes from a fraction of the token budget on");
   v.field("storage", c.storage, "of activations: bf16, or f32 for checking gradients",
           one_of({"bf16", "f32"}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The short forms that people write, turned into the keys of the schema. Each file and override is expanded
+// The short forms that people write, expanded to the keys of the schema. Each file and override is expanded
 // before it is merged, so that `model: llama-162m` in one and model.vocab=1000 in the next fit together:
 //
 //   model: NAME | path/config.json        {preset: …}, then the whole model it stands for

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Owned bytes, uninitialised until written: of this program, aligned for SIMD, or of a device.
+// Bytes, uninitialised until written: of this program, aligned for SIMD, of a device, or borrowed.
 
 #include <cstddef>
 #include <cstdlib>
@@ -10,7 +10,8 @@
 
 namespace tetrad {
 
-/// Where memory that is not the program's own goes back to. Lives at least as long as the last buffer from it.
+/// Where memory that is not the program's own goes back to. Lives at least as long as the last buffer from
+/// it.
 class MemoryOwner {
  public:
   MemoryOwner() = default;
@@ -30,6 +31,13 @@ class Buffer {
   /// Takes memory that goes back to `owner`.
   Buffer(std::byte* data, std::size_t bytes, std::shared_ptr<MemoryOwner> owner)
       : data_(data, Release{std::move(owner)}), size_(bytes), capacity_(bytes) {}
+
+  /// Memory that belongs to somebody else, who keeps it alive.
+  static Buffer borrow(std::span<std::byte> memory) {
+    Buffer buffer(memory.data(), memory.size(), nullptr);
+    buffer.data_.get_deleter().is_borrowed = true;
+    return buffer;
+  }
 
   std::size_t size() const { return size_; }
   /// What is allocated: a buffer that was refitted may use less.
@@ -65,8 +73,10 @@ class Buffer {
   static std::byte* allocate(std::size_t bytes);
 
   struct Release {
-    std::shared_ptr<MemoryOwner> owner;  //!< null: the program's own memory
+    std::shared_ptr<MemoryOwner> owner = nullptr;  //!< null: the program's own memory
+    bool is_borrowed = false;
     void operator()(std::byte* memory) const {
+      if (is_borrowed) return;
       if (owner)
         owner->release(memory);
       else

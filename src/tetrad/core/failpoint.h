@@ -24,7 +24,7 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     "file.close",
     "file.rename",
     "file.fsync_folder",
-    // train/checkpoint_store: in the order of the protocol
+    // checkpoint/checkpoint_store: in the order of the protocol
     "checkpoint.create_folder",
     "checkpoint.write",         // before each file
     "checkpoint.verify",        // before each file is read again

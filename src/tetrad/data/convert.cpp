@@ -53,7 +53,7 @@ std::int64_t vocab_for(std::span<const TokenFile> files, const ConvertOptions& o
   return vocab;
 }
 
-/// The output would replace the input, which nobody could get back from it.
+/// The output would replace the input, which could not be restored from it.
 void refuse_same_file(const std::string& input, const std::string& output) {
   std::error_code ignored;
   TETRAD_CHECK(!std::filesystem::equivalent(token_file_name(input) + ".bin", token_file_name(output) + ".bin",

@@ -19,7 +19,7 @@ struct ConvertOptions {
   const Tokenizer* tokenizer = nullptr;           //!< that made the tokens, if it is known
   std::string tokenizer_spec = {};                //!< how it was named, for the metadata
   std::optional<std::int32_t> document_end = {};  //!< a document ends behind each of these, too
-  /// Told after every step: tokens done, tokens in all.
+  /// Called after every step: tokens done, tokens in all.
   std::function<void(std::int64_t, std::int64_t)> progress = {};
 };
 

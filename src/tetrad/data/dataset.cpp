@@ -148,20 +148,18 @@ void Dataset::make_mixture(const DataConfig& config, const DatasetOptions& optio
 void Dataset::next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) {
   if (sequences < 0 || std::ssize(inputs) != sequences * sequence_ || inputs.size() != targets.size())
     throw Error("a batch has the wrong size; this is a bug of the caller", ExitCode::failure);
-  row_sources_.clear();
   const auto length = static_cast<std::size_t>(sequence_);
   for (std::size_t row = 0; row < static_cast<std::size_t>(sequences); ++row) {
     const Sample sample = mixture_->next();
     const std::string& name = names_[static_cast<std::size_t>(sample.source)];
     sources_.at(name).train->read(sample.index, inputs.subspan(row * length, length),
                                   targets.subspan(row * length, length));
-    row_sources_.push_back(sample.source);
   }
 }
 
 const TokenSequences& Dataset::source(const std::string& name) const {
   const auto found = sources_.find(name);
-  TETRAD_CHECK(found != sources_.end(), "there is no data source {:?}; there are {}", name,
+  TETRAD_CHECK(found != sources_.end(), "there is no data source {:?}; valid names: {}", name,
                fmt::join(names_, ", "));
   return *found->second.train;
 }

@@ -33,7 +33,7 @@ class TokenSequences {
   /// Both spans have `sequence()` elements.
   void read(std::int64_t index, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const;
 
-  std::optional<double> bytes_per_token() const;  //!< of the text; if the file says it
+  std::optional<double> bytes_per_token() const;  //!< bytes of text per token, if the file says so
   std::optional<double> entropy() const;          //!< nats per token, of a synthetic source
 
  private:
@@ -47,9 +47,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TokenFile& file);
 
 struct DatasetOptions {
   std::int64_t sequence = 0;  //!< tokens of a sequence
-  std::int64_t vocab = 0;     //!< of the model: all ids must be below it
+  std::int64_t vocab = 0;     //!< the model's; all ids must be below it
   std::int64_t samples = 0;   //!< sequences of the whole run; phases are fractions of it
-  std::uint64_t seed = 0;     //!< of the order
+  std::uint64_t seed = 0;     //!< seed of the order
 };
 
 class Dataset {
@@ -60,16 +60,13 @@ class Dataset {
   /// The next `sequences` samples of the run, [sequences, sequence] each, row-major.
   void next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets);
 
-  /// Where the rows of the last batch came from: indices into source_names().
-  std::span<const int> row_sources() const { return row_sources_; }
-
   std::span<const std::string> source_names() const { return names_; }
   const TokenSequences& source(const std::string& name) const;  //!< Throws Error (bad input): no such source.
   const TokenSequences* heldout(const std::string& name) const;  //!< nullptr: it has no held-out tokens
 
   /// The tokenizer of the sources, if it is known and can be loaded.
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
-  /// Its hash, also where only the token files know it; empty if nobody does.
+  /// Its hash, also where only the token files know it; empty if it is unknown.
   const std::string& tokenizer_hash() const { return tokenizer_hash_; }
 
   Mixture& mixture() { return *mixture_; }
@@ -94,7 +91,6 @@ class Dataset {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string tokenizer_hash_;
   std::unique_ptr<Mixture> mixture_;
-  std::vector<int> row_sources_;
 };
 
 }  // namespace tetrad

@@ -39,7 +39,7 @@ std::uint64_t item_bytes(DType dtype) { return static_cast<std::uint64_t>(bits_o
 struct Arrays {
   std::span<const std::byte> index;
   std::uint64_t sequences;
-  std::uint64_t boundaries;  //!< of documents: one more than there are
+  std::uint64_t boundaries;  //!< number of documents, plus one
 
   explicit Arrays(std::span<const std::byte> bytes)
       : index(bytes), sequences(load<std::uint64_t>(bytes, 18)), boundaries(load<std::uint64_t>(bytes, 26)) {}

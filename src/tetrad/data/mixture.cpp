@@ -127,7 +127,7 @@ int Mixture::draw_source() {
       best_deadline = deadline;
     }
   }
-  return best >= 0 ? best : most_behind;  // rounding can leave nobody who is not ahead
+  return best >= 0 ? best : most_behind;  // after rounding, every source can be ahead
 }
 
 Sample Mixture::next() {

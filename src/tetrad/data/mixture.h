@@ -31,7 +31,7 @@ struct Sample {
 /// All that has to be saved. By name, so that sources may be added and phases changed in between.
 struct MixtureState {
   std::int64_t position = 0;                          //!< samples drawn in all
-  std::int64_t phase = 0;                             //!< of the last sample
+  std::int64_t phase = 0;                             //!< phase of the last sample
   std::map<std::string, std::int64_t> cursors;        //!< samples drawn from each source
   std::map<std::string, std::int64_t> phase_cursors;  //!< … in this phase
   friend bool operator==(const MixtureState&, const MixtureState&) = default;
@@ -54,8 +54,8 @@ class Mixture {
 
   std::span<const MixtureSource> sources() const { return sources_; }
   std::int64_t position() const { return position_; }
-  int phase() const { return phase_of(position_); }  //!< of the next sample
-  std::int64_t epoch(int source) const;              //!< of the source's next sample
+  int phase() const { return phase_of(position_); }  //!< phase of the next sample
+  std::int64_t epoch(int source) const;              //!< epoch of the source's next sample
 
   MixtureState state() const;
 
@@ -68,7 +68,7 @@ class Mixture {
   int draw_source();
 
   std::vector<MixtureSource> sources_;
-  std::vector<std::uint64_t> keys_;          //!< of the sources' permutations
+  std::vector<std::uint64_t> keys_;          //!< keys of the sources' permutations
   std::vector<std::int64_t> phase_ends_;     //!< in samples
   std::vector<std::vector<double>> shares_;  //!< weights of each phase, normalized
   std::int64_t position_ = 0;

@@ -122,7 +122,7 @@ class Encoder {
     std::shared_ptr<const MappedFile> file;  //!< keeps `text` there
     std::string_view text;
     bool heldout = false;
-    bool is_first = false;  //!< of its document
+    bool is_first = false;  //!< first piece of its document
     bool is_last = false;
     std::vector<std::int32_t> ids;
   };

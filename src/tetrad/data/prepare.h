@@ -18,7 +18,7 @@ struct PrepareOptions {
   std::string tokenizer;  //!< how it was named, for the metadata
   double heldout = 0.02;  //!< fraction: of the files or, if there is only one, of its bytes
   bool special = false;   //!< the tokenizer's prefix() and suffix() around every document
-  /// Told after every step: bytes done, bytes in all.
+  /// Called after every step: bytes done, bytes in all.
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
 
@@ -26,7 +26,7 @@ struct PrepareResult {
   TokenMetadata train;
   std::optional<TokenMetadata> heldout;
   std::int64_t files = 0;          //!< encoded
-  std::int64_t heldout_files = 0;  //!< of them
+  std::int64_t heldout_files = 0;  //!< how many of them are held out
   std::int64_t binary = 0;         //!< skipped: files with a zero byte
   std::int64_t empty = 0;          //!< skipped
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Languages whose entropy is known, so that a training run can be told how far it is from the best there is.
+// Languages whose entropy is known, so that a training run can report how far it is from the best possible
+// loss.
 //
 // "Entropy" is the entropy rate of the stream in nats per token: the mean loss of a reader who knows the
 // language and all tokens before. A model that sees only a window does a little worse, because a window

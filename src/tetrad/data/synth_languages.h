@@ -10,7 +10,7 @@
 namespace tetrad {
 
 /// Independent pieces, one after the other. The entropy rate of such a stream is the entropy of a piece over
-/// its mean length, provided that the pieces can be told apart again.
+/// its mean length, provided that the pieces can be separated again.
 class EpisodeSource : public SynthSource {
  public:
   void generate(std::span<std::int32_t> tokens) final;

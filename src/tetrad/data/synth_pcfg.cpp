@@ -91,7 +91,8 @@ class PcfgSource final : public EpisodeSource {
   }
 
   void compute_entropy() {
-    std::vector<double> nats(static_cast<std::size_t>(vocab_ - 1), 0.0);  // of the symbols one level below
+    std::vector<double> nats(static_cast<std::size_t>(vocab_ - 1),
+                             0.0);  // entropy of the symbols one level below
     std::vector<double> length(static_cast<std::size_t>(vocab_ - 1), 1.0);
     for (std::size_t above = levels_.size(); above-- > 0;) {
       const Level& level = levels_[above];

@@ -68,7 +68,7 @@ class TokenFile {
   MappedFile tokens_;
   TokenFormat format_ = TokenFormat::megatron;
   DType dtype_ = DType::u16;
-  std::size_t begin_ = 0;  //!< of the tokens in tokens_
+  std::size_t begin_ = 0;  //!< where the tokens begin in tokens_
   std::int64_t size_ = 0;
   std::int64_t documents_ = 0;
   std::optional<TokenMetadata> metadata_;
@@ -108,7 +108,7 @@ class TokenFileWriter {
   std::int64_t tokens_ = 0;
   std::int64_t sequence_begin_ = 0;
   std::int64_t document_begin_ = 0;
-  std::vector<std::int32_t> lengths_;        //!< of sequences
+  std::vector<std::int32_t> lengths_;        //!< lengths of the sequences
   std::vector<std::int64_t> document_ends_;  //!< as numbers of sequences
   std::vector<std::int64_t> counts_;         //!< by id
 };

@@ -23,7 +23,7 @@ std::string_view name_of(TokenFormat format);
 struct TokenLayout {
   TokenFormat format = TokenFormat::megatron;
   DType dtype = DType::u16;  //!< u16 or i32
-  std::size_t begin = 0;     //!< of the tokens, in bytes; a multiple of 4
+  std::size_t begin = 0;     //!< where the tokens begin, in bytes; a multiple of 4
   std::int64_t tokens = 0;
 };
 

@@ -17,11 +17,11 @@ struct TokenMetadata {
   std::int64_t vocab = 0;
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
-  std::int64_t bytes = 0;         //!< of the text, without separators; 0 for synthetic sources
+  std::int64_t bytes = 0;         //!< bytes of text, without separators; 0 for synthetic sources
   double unigram_entropy = 0;     //!< nats per token of this file's own token frequencies
-  std::string kind;               //!< of a synthetic source: markov, pcfg, …
-  std::optional<double> entropy;  //!< of a synthetic source: nats per token given all tokens before it
-  std::map<std::string, std::int64_t> parameters;  //!< of a synthetic source
+  std::string kind;               //!< synthetic sources: markov, pcfg, …
+  std::optional<double> entropy;  //!< synthetic sources: nats per token, given all tokens before it
+  std::map<std::string, std::int64_t> parameters;  //!< parameters of a synthetic source
 
   friend bool operator==(const TokenMetadata&, const TokenMetadata&) = default;
 };

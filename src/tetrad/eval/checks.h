@@ -13,7 +13,7 @@ namespace tetrad {
 
 struct ChecksConfig {
   std::vector<Quiz> choices;
-  std::int64_t sequences = 32;     //!< of each source's held-out tokens
+  std::int64_t sequences = 32;     //!< how many of each source's held-out tokens are used
   std::int64_t recall_trials = 8;  //!< texts with a fact in them, of each length and place
 };
 

@@ -20,7 +20,7 @@ struct ChoiceQuestion {
 
 /// A file of them.
 struct Quiz {
-  std::string name;  //!< of the file, without its ending
+  std::string name;  //!< the file's name without its ending
   std::vector<ChoiceQuestion> questions;
 };
 

@@ -40,7 +40,7 @@ struct GradientProducts {
   double relative_error() const;  //!< |b - a|² / |a|²
 };
 
-/// Of the gradients that the decoder holds with `reference`, by parameter.
+/// Products of `reference` with the gradients that the decoder holds, by parameter.
 std::vector<GradientProducts> products_with(const Gradients& reference, Decoder& decoder);
 
 /// All parameters as one vector.

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
+#include "tetrad/checkpoint/checkpoint_store.h"
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
-#include "tetrad/train/checkpoint_store.h"
-#include "tetrad/train/snapshot.h"
 
 namespace tetrad {
 
@@ -19,11 +19,12 @@ PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wante
   return precision;
 }
 
-std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
+std::filesystem::path find_checkpoint(const std::filesystem::path& path, Display* display) {
   std::vector<CheckpointProblem> problems;
   std::filesystem::path found = open_checkpoint(path, problems);
   for (const CheckpointProblem& problem : problems)
-    fmt::print(stderr, "checkpoint {} cannot be used: {}\n", problem.path.string(), problem.what);
+    if (display != nullptr)
+      display->say(fmt::format("checkpoint {} cannot be used: {}", problem.path.string(), problem.what));
   return found;
 }
 
@@ -36,7 +37,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::filesystem::path& 
 
 LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOptions& options,
                          Backend& backend)
-    : path_(find_checkpoint(checkpoint)) {
+    : path_(find_checkpoint(checkpoint, options.display)) {
   const std::vector<std::string> files = {(path_ / "config.yaml").string()};
   config_ = load_config(files, {});
   config_.precision = with_precision(config_.precision, options.precision);

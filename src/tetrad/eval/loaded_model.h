@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "tetrad/core/display.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/recipe/recipe.h"
 #include "tetrad/tokenizer/tokenizer.h"
@@ -15,7 +16,7 @@ namespace tetrad {
 
 /// The folder of a checkpoint, verified: `path` is one, or a run, whose newest good one is taken. Those that
 /// cannot be used are named on stderr. Throws Error (no_checkpoint).
-std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+std::filesystem::path find_checkpoint(const std::filesystem::path& path, Display* display = nullptr);
 
 /// nullptr: the checkpoint has none.
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::filesystem::path& checkpoint);
@@ -25,11 +26,11 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::filesystem::path& 
 PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wanted);
 
 struct LoadOptions {
-  /// "trained": as at the end of training; or a recipe (bf16, fp8, mxfp4, nvfp4); or "f32": nothing is
-  /// rounded.
+  /// "trained": as at the end of training; or a recipe; or "f32": nothing is rounded.
   std::string precision = "trained";
-  std::int64_t batch = 1;     //!< sequences at a time, for evaluation
-  std::int64_t sequence = 0;  //!< 0: as in training
+  std::int64_t batch = 1;      //!< sequences at a time, for evaluation
+  std::int64_t sequence = 0;   //!< 0: as in training
+  Display* display = nullptr;  //!< where checkpoints that cannot be used are named; null: nowhere
 };
 
 class LoadedModel {

@@ -13,7 +13,7 @@ using Tokens = std::vector<std::int32_t>;
 /// A text of so many tokens with a fact in it, and the answer at its end.
 struct Place {
   std::size_t length = 0;
-  std::size_t percent = 0;  //!< of the filler that is in front of the fact
+  std::size_t percent = 0;  //!< share of the filler that is in front of the fact
 };
 
 /// Five digits, others for each trial and `variant`.

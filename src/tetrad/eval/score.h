@@ -24,11 +24,11 @@ class NextTokenLogProbabilities {
  private:
   std::span<const float> logits_;
   double maximum_;
-  double log_sum_;  //!< of exp(logit - maximum)
+  double log_sum_;  //!< logarithm of the sum of exp(logit - maximum)
 };
 
 struct Score {
-  std::vector<double> log_probabilities;  //!< of each token but the first, given those before it
+  std::vector<double> log_probabilities;  //!< each token's but the first, given those before it
   std::vector<float> logits;              //!< [tokens, vocab]
 };
 

@@ -11,9 +11,9 @@
 
 namespace tetrad {
 
-/// Of text: closing brackets, and tokens of a word that stood earlier in the sequence. Of the arithmetic
-/// language: whole answers, by the number of carries; of associative recall: answers, by how many tokens ago
-/// they were told. Of other languages nothing. `sequences` at most.
+/// What is checked depends on the data. Text: closing brackets, and tokens of a word that stood earlier in
+/// the sequence. The arithmetic language: whole answers, by the number of carries. Associative recall:
+/// answers, by how many tokens ago they were given. Other languages: nothing. Reads `sequences` at most.
 std::vector<CheckResult> check_tokens(const std::string& name, const TokenSequences& data,
                                       const Tokenizer* tokenizer, std::int64_t sequences,
                                       const Scorer& scorer);

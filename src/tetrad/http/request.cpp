@@ -7,7 +7,7 @@
 namespace tetrad {
 namespace {
 
-constexpr std::size_t kLongestChunkLine = 256;  //!< a size and perhaps extensions, which nobody uses
+constexpr std::size_t kLongestChunkLine = 256;  //!< a size and perhaps extensions, which are ignored
 constexpr std::size_t kFreeChunkLine = 20;      //!< what lines of sizes may have without being counted
 
 [[noreturn]] void malformed(const std::string& what) { throw HttpError(400, "malformed request: " + what); }
@@ -161,7 +161,7 @@ std::pair<std::string, std::string> RequestParser::read_field(std::string_view l
   if (++fields_ > limits_.headers)
     throw HttpError(431, fmt::format("the request has more than {} headers", limits_.headers));
   const std::size_t colon = line.find(':');
-  // A line that begins with a space would continue the one before it; nobody may send that any more.
+  // A line that begins with a space would continue the one before it; HTTP no longer allows that.
   if (colon == std::string_view::npos || !is_token(line.substr(0, colon)))
     malformed("a header is not NAME: VALUE");
   const std::string_view value = trimmed(line.substr(colon + 1));

@@ -19,7 +19,7 @@ using http::Clock;
 using http::kTick;
 using std::chrono::milliseconds;
 
-/// The client has closed the connection, or the server stops: there is nobody to answer.
+/// The client has closed the connection, or the server stops: no answer is wanted.
 struct Closed {};
 
 std::string_view reason_of(int status) {
@@ -157,7 +157,8 @@ void HttpServer::accept_one() {
 void HttpServer::log(const std::string& line) const {
   try {
     handler_->log(line);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a full disk, say, and nobody to tell
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): for example a full disk; there is no one
+                                     // to report it to
   }
 }
 

@@ -42,7 +42,7 @@ struct ServerOptions {
   std::chrono::milliseconds idle_timeout{60'000};     //!< between requests of a connection
 };
 
-/// Whether nobody waits for the answer any more.
+/// Whether the client no longer waits for the answer.
 using IsGone = std::function<bool()>;
 
 /// All of it is called by several threads at once.
@@ -79,16 +79,16 @@ class HttpServer {
         {};  //!< then called, if it is not empty: they are to end with an error now
   };
 
-  /// Answers until `stop` says so; it is asked ten times a second. Then nobody is let in any more,
+  /// Answers until `stop` says so; it is asked ten times a second. Then no connection is accepted any more,
   /// connections end with the request that they are at, and what is left after the ending is cut off: when
-  /// run() returns, nobody uses the handler. To be called once.
+  /// run() returns, the handler is no longer used. To be called once.
   void run(HttpHandler& handler, const std::function<bool()>& stop, const Ending& ending);
 
  private:
   struct Connection {
     FileDescriptor socket;  //!< closed by the thread that runs, so that it may always be shut down
     std::string peer;
-    bool is_welcome = false;  //!< else it is told that there are too many
+    bool is_welcome = false;  //!< else it is answered 503: too many connections
     std::atomic<bool> done = false;
     std::thread thread;
   };
@@ -112,7 +112,7 @@ class HttpServer {
   http::Listener listener_;
   HttpHandler* handler_ = nullptr;
   std::atomic<bool> stopping_ = false;
-  std::list<Connection> connections_;  //!< of the thread that runs
+  std::list<Connection> connections_;  //!< used only by the thread in run()
 };
 
 }  // namespace tetrad

@@ -35,7 +35,7 @@ void describe(const sockaddr_storage& bound, Listener& listener) {
 Listener listen_on(const HttpAddress& where) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICHOST;  // nobody is asked what a name means
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICHOST;  // no name is looked up
   addrinfo* found = nullptr;
   const std::string numeric = where.host == "localhost" ? "127.0.0.1" : where.host;
   const int error = ::getaddrinfo(numeric.c_str(), std::to_string(where.port).c_str(), &hints, &found);

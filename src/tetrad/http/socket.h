@@ -16,14 +16,14 @@ namespace tetrad::http {
 
 using Clock = std::chrono::steady_clock;
 
-inline constexpr int kWaiting = 128;  //!< connections that nobody has accepted yet
+inline constexpr int kWaiting = 128;  //!< connections that wait to be accepted
 inline constexpr std::chrono::milliseconds kTick{
     100};  //!< how often a thread that waits looks whether to stop
 
 struct Listener {
   FileDescriptor socket;
   std::uint16_t port = 0;
-  bool is_loopback = false;  //!< nobody but this machine is let in
+  bool is_loopback = false;  //!< only this machine can connect
 };
 
 /// Throws Error (bad input) if it cannot.

@@ -7,7 +7,7 @@ namespace tetrad {
 namespace {
 
 constexpr double kEnoughOfBf16 = 0.9;
-constexpr double kRounding = 1e-9;  //!< of sums of shares
+constexpr double kRounding = 1e-9;  //!< tolerance for rounding in sums of shares
 
 using Figure = Estimate Gain::*;
 

@@ -19,8 +19,8 @@ struct Gain {
 };
 
 struct Candidate {
-  double share = 0;         //!< of the linear layers' FLOP
-  Gain bf16;                //!< of keeping it alone
+  double share = 0;         //!< fraction of the linear layers' FLOP
+  Gain bf16;                //!< what keeping it alone gains
   std::optional<Gain> fp8;  //!< nothing: the recipe is not finer than FP8
 };
 

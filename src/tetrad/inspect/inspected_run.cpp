@@ -5,10 +5,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/eval/loaded_model.h"
-#include "tetrad/train/snapshot.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
@@ -70,9 +70,9 @@ Pass InspectedRun::pass() const {
 }
 
 InspectedRun open_inspected(const std::filesystem::path& path, const std::string& precision,
-                            std::int64_t batches, Backend& backend) {
+                            std::int64_t batches, Backend& backend, Display* display) {
   InspectedRun run;
-  run.checkpoint = find_checkpoint(path);
+  run.checkpoint = find_checkpoint(path, display);
   const std::array files = {(run.checkpoint / "config.yaml").string()};
   run.config = load_config(files, {});
   TETRAD_CHECK(!run.config.data.sources.empty(),

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "tetrad/core/display.h"
 #include "tetrad/inspect/probes.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/train/config.h"
@@ -30,6 +31,6 @@ struct InspectedRun {
 /// those that the run would be trained on next, and as many of held-out tokens where there are enough. Throws
 /// Error: no_checkpoint if it is damaged, bad input if its data is not there.
 InspectedRun open_inspected(const std::filesystem::path& path, const std::string& precision,
-                            std::int64_t batches, Backend& backend);
+                            std::int64_t batches, Backend& backend, Display* display = nullptr);
 
 }  // namespace tetrad

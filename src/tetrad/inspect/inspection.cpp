@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kBf16Bytes = 2;
 
-/// Of a weight in a file, with its share of the block's scale.
+/// Bytes of a weight in a file, with its share of the block's scale.
 double bytes_per_value(const std::optional<QuantSpec>& spec) {
   if (!spec) return kBf16Bytes;
   const auto block = static_cast<double>(std::max<std::int64_t>(1, spec->block.cols));
@@ -192,7 +192,7 @@ class Inspector {
            (bytes_per_value(kept[Operand::fprop_w]) - bytes_per_value(base_[Operand::fprop_w]));
   }
 
-  /// The choice rests on units measured alone; so all of it is measured together before anybody is told.
+  /// The choice rests on units measured alone; so all of it is measured together before it is reported.
   void suggest(const ProbeSamples& today) {
     std::vector<Candidate> candidates;
     for (const UnitReport& report : result_.units)
@@ -219,7 +219,7 @@ class Inspector {
   Recipe reference_;                    //!< nothing is quantized
   Recipe nothing_;                      //!< nothing is kept
   Recipe today_;                        //!< what the configuration says
-  LinearPrecision base_;                //!< of every layer where nothing is kept
+  LinearPrecision base_;                //!< precision of every layer where nothing is kept
   std::vector<Level> levels_of_today_;  //!< by layer
   std::vector<Recipe> probes_;
   std::vector<ProbesOfUnit> probes_of_;

@@ -28,9 +28,9 @@ struct SetReport {
   Estimate gradient_error;
   Estimate loss;  //!< excess, in nats
   Estimate cosine;
-  double bf16_share = 0;  //!< of the linear layers' FLOP
+  double bf16_share = 0;  //!< fraction of the linear layers' FLOP
   double fp8_share = 0;
-  double weight_bytes = 0;  //!< of the linear layers, each in the format of its forward pass
+  double weight_bytes = 0;  //!< all linear layers, each in the format of its forward pass
 
   double cost() const { return bf16_share + kFp8Cost * fp8_share; }
 };
@@ -39,7 +39,7 @@ struct UnitReport {
   Unit unit;
   Level now = Level::quantized;  //!< in today's set
   Level suggested = Level::quantized;
-  Gain bf16;  //!< of keeping it alone, over nothing kept
+  Gain bf16;  //!< what keeping it alone gains over nothing kept
   std::optional<Gain> fp8;
   std::optional<Gain> in_todays_set;  //!< what quantizing it would lose, if today's set keeps it
   double bf16_bytes = 0;              //!< that its weights are larger by
@@ -48,7 +48,7 @@ struct UnitReport {
 
 struct OperandReport {
   OperandStats stats;            //!< as if nothing was kept
-  Level now = Level::quantized;  //!< of its layer, in today's set
+  Level now = Level::quantized;  //!< its layer's level in today's set
 };
 
 struct Inspection {
@@ -58,7 +58,7 @@ struct Inspection {
   std::vector<std::string> layers;   //!< in the order of the model
   std::vector<UnitReport> units;     //!< in the order of the model
   SetReport nothing, today, suggested;
-  Gain gain;  //!< of the suggested set over today's
+  Gain gain;  //!< what the suggested set gains over today's
   Advice verdict = Advice::keep_today;
 
   const SetReport& recommended() const { return verdict == Advice::keep_today ? today : suggested; }

@@ -18,7 +18,7 @@ enum class Level : std::uint8_t { quantized, fp8, bf16 };  //!< quantized: as th
 /// "quantized", "fp8", "bf16".
 std::string_view name_of(Level level);
 
-/// Of a layer at `precision` that is at `base` where nothing is kept.
+/// The level of a layer at `precision` that is at `base` where nothing is kept.
 Level level_of(const LinearPrecision& precision, const LinearPrecision& base);
 
 /// Whether any operand is in four bits, so that FP8 would be better.
@@ -30,9 +30,9 @@ struct Unit {
   std::string name;  //!< "blocks.3.qkv", or "blocks.3"
   std::int64_t block = 0;
   std::vector<std::string> layers;
-  std::size_t first = 0;     //!< of them, among all layers
+  std::size_t first = 0;     //!< index of the first among all layers
   std::int64_t weights = 0;  //!< values
-  double share = 0;          //!< of the FLOP of all linear layers, forward and backward
+  double share = 0;          //!< fraction of the FLOP of all linear layers, forward and backward
 };
 
 std::vector<Unit> make_units(Decoder& decoder, bool by_block);

@@ -26,7 +26,7 @@ struct ProbeSetup {
   std::function<void()> after_pass;  //!< may throw to stop
 };
 
-/// Of one microbatch, against the reference.
+/// One microbatch against the reference.
 struct ProbeSample {
   double loss = 0;            //!< excess, in nats
   double gradient_error = 0;  //!< |g - g_ref|² / |g_ref|² over all parameters
@@ -58,9 +58,9 @@ struct Estimate {
 };
 
 Estimate estimate(std::span<const double> values);
-/// Of one figure of the samples.
+/// The mean of one figure of the samples.
 Estimate estimate(const ProbeSamples& samples, double ProbeSample::*figure);
-/// Of how much less it is in `after` than in `before`, microbatch by microbatch.
+/// The mean of how much less it is in `after` than in `before`, microbatch by microbatch.
 Estimate estimate_gain(const ProbeSamples& before, const ProbeSamples& after, double ProbeSample::*figure);
 
 }  // namespace tetrad

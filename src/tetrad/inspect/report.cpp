@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kWorstShown = 10;
 
-/// Of the longest of the names, for a column.
+/// The width of the longest name, for a column.
 std::size_t name_width(const Inspection& inspection) {
   std::size_t width = 12;
   for (const std::string& layer : inspection.layers) width = std::max(width, layer.size());

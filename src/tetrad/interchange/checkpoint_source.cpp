@@ -27,8 +27,8 @@ Config read_config(const std::filesystem::path& checkpoint) {
 
 }  // namespace
 
-CheckpointSource::CheckpointSource(const std::filesystem::path& path)
-    : path_(find_checkpoint(path)),
+CheckpointSource::CheckpointSource(const std::filesystem::path& path, Display* display)
+    : path_(find_checkpoint(path, display)),
       config_(read_config(path_)),
       family_(family_of(config_.model)),
       parameters_(tensor_map(config_.model, family_)),

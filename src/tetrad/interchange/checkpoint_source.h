@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/core/display.h"
 #include "tetrad/interchange/tensor_map.h"
 #include "tetrad/io/safetensors.h"
 #include "tetrad/tokenizer/bpe.h"
@@ -19,7 +20,7 @@ class CheckpointSource {
  public:
   /// A run's folder or one of its checkpoints. Throws Error (no_checkpoint) if it is damaged, (bad input) if
   /// no other program has such a model.
-  explicit CheckpointSource(const std::filesystem::path& path);
+  explicit CheckpointSource(const std::filesystem::path& path, Display* display = nullptr);
 
   const std::filesystem::path& path() const { return path_; }
   const Config& config() const { return config_; }
@@ -30,7 +31,7 @@ class CheckpointSource {
   /// finite.
   std::vector<float> values(const MappedParameter& parameter) const;
 
-  /// nullptr: the run had none, or nobody knows which.
+  /// nullptr: the run had none, or it is unknown.
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   /// As tokenizer.json; empty if there is no tokenizer. Bytes become a BPE without merges.
   std::string tokenizer_json() const;

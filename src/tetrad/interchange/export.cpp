@@ -37,7 +37,7 @@ void write_tokenizer(const fs::path& folder, const CheckpointSource& source) {
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                  {"clean_up_tokenization_spaces", false},
                  {"model_max_length", source.context()}};
-  // Of plain bytes the separator is the byte 0, whose spelling would be found in texts if it were special.
+  // With plain bytes the separator is byte 0, whose spelling would be found in texts if it were special.
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(source.tokenizer())) {
     const auto name = [&](const char* key, const std::optional<std::int32_t>& id) {
       const std::vector<AddedToken>& added = bpe->definition().added;

@@ -14,10 +14,10 @@
 namespace tetrad {
 
 struct ExportOptions {
-  DType dtype = DType::bf16;  //!< of what is not quantized
+  DType dtype = DType::bf16;  //!< type of what is not quantized
   std::uint64_t shard_bytes = kShardBytes;
   Overwrite overwrite = Overwrite::no;
-  std::string version = {};  //!< of this program, for those who ask who wrote it
+  std::string version = {};  //!< this program's, noted in the files
   Progress progress = {};    //!< in parameters
 };
 

@@ -26,7 +26,7 @@ class GgufExporter {
     for (const MappedParameter& parameter : source_.parameters())
       for (const Piece& piece : parameter.pieces) {
         const GgmlType type = type_of(parameter);
-        const std::string name = gguf_name(piece.name);
+        const std::string& name = piece.names.gguf;
         tensors.push_back({name, type, gguf_shape(piece, model_)});
         if (type == GgmlType::nvfp4) tensors.push_back({gguf_scale_name(name), GgmlType::f32, {1}});
       }
@@ -82,7 +82,7 @@ class GgufExporter {
           encode_values(ordered, dtype, bytes),
           "{} holds values that are too large for {}, as GGUF has it: export with --to hf --dtype f32",
           parameter.name, name_of(dtype));
-      out.write(gguf_name(piece.name), bytes);
+      out.write(piece.names.gguf, bytes);
     }
   }
 
@@ -100,7 +100,7 @@ class GgufExporter {
                           scales + block * kGgmlNvfp4Values / nvfp4::kBlock,
                           bytes.data() + (row * blocks + block) * kGgmlNvfp4Bytes);
       });
-      const std::string name = gguf_name(piece.name);
+      const std::string& name = piece.names.gguf;
       out.write(name, bytes);
       out.write(gguf_scale_name(name), std::as_bytes(std::span(&weight.scale.decode, 1)));
     }

@@ -24,7 +24,7 @@ class Nvfp4Encoder final : public PieceEncoder {
         format_ == ServingFormat::modelopt ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{1};
     std::vector<TensorDeclaration> tensors;
     for (const Piece& piece : parameter.pieces) {
-      const auto name = [&](std::string_view ending) { return module_of(piece.name).append(ending); };
+      const auto name = [&](std::string_view ending) { return module_of(piece.names.hf).append(ending); };
       const std::int64_t rows = piece.shape[0];
       const std::int64_t cols = piece.shape[1];
       tensors.push_back({name(names_.codes), DType::u8, {rows, cols / 2}});
@@ -42,7 +42,7 @@ class Nvfp4Encoder final : public PieceEncoder {
     const Nvfp4Weight weight = quantize_weight(cpu_, parameter, *spec, values);
     const Nvfp4Scale input = nvfp4_scale(input_amax(parameter.linear));
     for (const Piece& piece : parameter.pieces) {
-      const auto name = [&](std::string_view ending) { return module_of(piece.name).append(ending); };
+      const auto name = [&](std::string_view ending) { return module_of(piece.names.hf).append(ending); };
       out.write(name(names_.codes), weight.code_rows(piece.first_row, piece.shape[0]));
       out.write(name(kBlockScales), weight.scale_rows(piece.first_row, piece.shape[0]));
       write_scale(out, name(names_.weight_scale), weight.scale);
@@ -76,8 +76,8 @@ Json excluded_modules(const CheckpointSource& source, const Nvfp4Plan& plan) {
   Json names = Json::array();
   for (const MappedParameter& parameter : source.parameters()) {
     if (parameter.shape.size() < 2 || plan.find(parameter) != nullptr) continue;
-    for (const Piece& piece : parameter.pieces) names.push_back(module_of(piece.name));
-    if (!parameter.copy.empty()) names.push_back(module_of(parameter.copy));  // the head of a tied model
+    for (const Piece& piece : parameter.pieces) names.push_back(module_of(piece.names.hf));
+    if (parameter.copy) names.push_back(module_of(parameter.copy->names.hf));  // the head of a tied model
   }
   return names;
 }

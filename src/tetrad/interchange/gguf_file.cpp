@@ -14,7 +14,7 @@
 namespace tetrad {
 namespace {
 
-constexpr std::uint64_t kMaxEntries = 1 << 20;  //!< of metadata, and of tensors
+constexpr std::uint64_t kMaxEntries = 1 << 20;  //!< most metadata entries, and most tensors
 constexpr std::uint32_t kMaxDimensions = 4;
 constexpr std::uint64_t kMaxExtent = std::uint64_t{1} << 48;
 constexpr int kMaxListDepth = 4;

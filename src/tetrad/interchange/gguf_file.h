@@ -24,7 +24,7 @@ struct GgufHeader {
     std::uint64_t bytes = 0;
   };
   std::string where;                                       //!< for messages
-  std::map<std::string, GgufValue, std::less<>> metadata;  //!< of kinds that we read
+  std::map<std::string, GgufValue, std::less<>> metadata;  //!< only kinds that we read
   std::map<std::string, Place, std::less<>> tensors;
 
   /// nullptr: there is no such key, or its value is of another kind.
@@ -37,8 +37,8 @@ struct GgufHeader {
   const GgufTensor* find_tensor(std::string_view name) const;
 };
 
-/// Of the whole file in `file`: every tensor lies in it, and no two overlap. Throws Error (bad input) that
-/// begins with `where`; what it allocates is bounded by the size of `file`.
+/// Parses the whole file in `file`: every tensor lies in it, and no two overlap. Throws Error (bad input)
+/// that begins with `where`; what it allocates is bounded by the size of `file`.
 GgufHeader parse_gguf(std::span<const std::byte> file, const std::string& where);
 
 /// By its first bytes.
@@ -51,7 +51,7 @@ class GgufFile {
   explicit GgufFile(const std::filesystem::path& path);
 
   const GgufHeader& header() const { return header_; }
-  /// Of a tensor that is there.
+  /// The tensor must exist.
   std::span<const std::byte> bytes(std::string_view name) const;
 
  private:

@@ -2,7 +2,6 @@
 #include "tetrad/interchange/gguf_model.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "tetrad/core/error.h"
@@ -10,41 +9,6 @@
 
 namespace tetrad {
 namespace {
-
-struct NamePair {
-  std::string_view hf, gguf;
-};
-
-constexpr auto kOutside = std::to_array<NamePair>({{"model.embed_tokens.weight", "token_embd.weight"},
-                                                   {"backbone.embeddings.weight", "token_embd.weight"},
-                                                   {"model.norm.weight", "output_norm.weight"},
-                                                   {"backbone.norm_f.weight", "output_norm.weight"},
-                                                   {"lm_head.weight", "output.weight"}});
-
-/// Behind "layers.N." there and "blk.N." here.
-constexpr auto kInside = std::to_array<NamePair>({{"input_layernorm.weight", "attn_norm.weight"},
-                                                  {"post_attention_layernorm.weight", "ffn_norm.weight"},
-                                                  {"norm.weight", "attn_norm.weight"},
-                                                  {"q_proj.weight", "attn_q.weight"},
-                                                  {"k_proj.weight", "attn_k.weight"},
-                                                  {"v_proj.weight", "attn_v.weight"},
-                                                  {"o_proj.weight", "attn_output.weight"},
-                                                  {"gate_proj.weight", "ffn_gate.weight"},
-                                                  {"up_proj.weight", "ffn_up.weight"},
-                                                  {"down_proj.weight", "ffn_down.weight"},
-                                                  {"in_proj.weight", "ssm_in.weight"},
-                                                  {"conv1d.weight", "ssm_conv1d.weight"},
-                                                  {"conv1d.bias", "ssm_conv1d.bias"},
-                                                  {"A_log", "ssm_a"},
-                                                  {"D", "ssm_d"},
-                                                  {"dt_bias", "ssm_dt.bias"},
-                                                  {"mixer.norm.weight", "ssm_norm.weight"},
-                                                  {"out_proj.weight", "ssm_out.weight"}});
-
-const NamePair* find_pair(std::span<const NamePair> pairs, std::string_view hf) {
-  const auto found = std::ranges::find(pairs, hf, &NamePair::hf);
-  return found == pairs.end() ? nullptr : &*found;
-}
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
@@ -73,7 +37,7 @@ void add_llama(GgufMetadata& metadata, const ModelConfig& model) {
                                    {"llama.rope.dimension_count", u32(model.head_dim)},
                                    {"llama.rope.freq_base", static_cast<float>(rope.theta)}});
   if (!rope.scaling) return;
-  // llama.cpp has the result of the scaling (rope_freqs.weight), from which it cannot be told.
+  // llama.cpp has the result of the scaling (rope_freqs.weight), from which it cannot be recovered.
   const std::string prefix = kScalingPrefix;
   metadata.insert(metadata.end(), {{prefix + "factor", rope.scaling->factor},
                                    {prefix + "low_freq_factor", rope.scaling->low_freq_factor},
@@ -142,7 +106,7 @@ RopeConfig read_rope(const Metadata& metadata, std::int64_t head_dim) {
         metadata.get<float>(prefix + "factor"), metadata.get<float>(prefix + "low_freq_factor"),
         metadata.get<float>(prefix + "high_freq_factor"), metadata.whole(prefix + "original_context")};
   TETRAD_CHECK(rope.scaling || metadata.header().find_tensor(kGgufRopeFactors) == nullptr,
-               "{}: the scaling of its positions cannot be told from a GGUF file: import the safetensors",
+               "{}: a GGUF file does not say how its positions are scaled: import the safetensors",
                metadata.where());
   return rope;
 }
@@ -180,25 +144,10 @@ void read_nemotron_h(ModelConfig& model, std::int64_t layers, const Metadata& me
 
 }  // namespace
 
-std::string gguf_name(const std::string& hf_name) {
-  if (const NamePair* outside = find_pair(kOutside, hf_name)) return std::string(outside->gguf);
-  const std::size_t layer = hf_name.find(".layers.");
-  const std::size_t number = layer + std::string_view(".layers.").size();
-  const std::size_t rest = layer == std::string::npos ? std::string::npos : hf_name.find('.', number);
-  if (rest != std::string::npos) {
-    std::string_view leaf = std::string_view(hf_name).substr(rest + 1);
-    const NamePair* pair = find_pair(kInside, leaf);
-    for (const std::string_view module : {"self_attn.", "mlp.", "mixer."})
-      if (pair == nullptr && leaf.starts_with(module)) pair = find_pair(kInside, leaf.substr(module.size()));
-    if (pair != nullptr) return fmt::format("blk.{}.{}", hf_name.substr(number, rest - number), pair->gguf);
-  }
-  throw Error(fmt::format("{} has no name in GGUF; this is a bug", hf_name), ExitCode::failure);
-}
-
 std::string gguf_scale_name(const std::string& tensor) { return module_of(tensor) + ".scale"; }
 
 std::vector<std::int64_t> gguf_shape(const Piece& piece, const ModelConfig& model) {
-  const auto is = [&](std::string_view ending) { return piece.name.ends_with(ending); };
+  const auto is = [&](std::string_view ending) { return piece.names.hf.ends_with(ending); };
   const Mamba2Config& mamba = model.mamba;
   if (is("mixer.A_log") || is("mixer.D")) return {mamba.heads, 1};
   if (is("mixer.norm.weight")) return {mamba.groups, mamba.inner() / mamba.groups};
@@ -206,7 +155,7 @@ std::vector<std::int64_t> gguf_shape(const Piece& piece, const ModelConfig& mode
   return piece.shape;
 }
 
-bool gguf_has_negative_exponential(const Piece& piece) { return piece.name.ends_with("mixer.A_log"); }
+bool gguf_has_negative_exponential(const Piece& piece) { return piece.names.hf.ends_with("mixer.A_log"); }
 
 std::int64_t gguf_source_row(const Piece& piece, const ModelConfig& model, std::int64_t row) {
   if (piece.role == Role::other || !model.rope) return row;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A model as GGUF describes it: names, metadata, the order of rows.
+// A model as GGUF describes it: shapes, metadata, the order of rows.
 
 #include <cstdint>
 #include <optional>
@@ -12,11 +12,7 @@
 
 namespace tetrad {
 
-/// "model.layers.3.self_attn.q_proj.weight" is "blk.3.attn_q.weight". Throws Error (failure) for a name that
-/// is not of tensor_map().
-std::string gguf_name(const std::string& hf_name);
-
-/// Of the factor that the values of an NVFP4 tensor are multiplied with: "blk.3.attn_q.scale".
+/// The name of the factor that the values of an NVFP4 tensor are multiplied with: "blk.3.attn_q.scale".
 std::string gguf_scale_name(const std::string& tensor);
 
 /// What frequencies of positions are divided by (gguf_rope_factors).

@@ -25,7 +25,7 @@ std::vector<std::int64_t> without_ones(std::vector<std::int64_t> shape) {
 }  // namespace
 
 void GgufPieceSource::claim(const Piece& piece) {
-  const std::string name = gguf_name(piece.name);
+  const std::string& name = piece.names.gguf;
   const GgufTensor* tensor = header_.find_tensor(name);
   TETRAD_CHECK(tensor != nullptr, "{}: the tensor {} is missing: fetch or export the file again",
                header_.where, name);
@@ -51,7 +51,7 @@ void GgufPieceSource::check_all_claimed() const {
 }
 
 void GgufPieceSource::read(const Piece& piece, std::span<float> out) const {
-  const std::string name = gguf_name(piece.name);
+  const std::string& name = piece.names.gguf;
   std::vector<float> theirs(out.size());
   decode(*header_.find_tensor(name), theirs);
   if (gguf_has_negative_exponential(piece))

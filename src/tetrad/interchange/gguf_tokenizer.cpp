@@ -46,7 +46,7 @@ std::vector<const Split*> splits_of_names(std::string_view names) {
   return splits;
 }
 
-const PreTokenizer& find_pre_tokenizer(const BpeDefinition& definition, const std::string& description) {
+PreTokenizer find_pre_tokenizer(const BpeDefinition& definition, const std::string& description) {
   const std::string splits = names_of_splits(definition);
   const auto* found = std::ranges::find_if(kPreTokenizers, [&](const PreTokenizer& candidate) {
     return candidate.splits == splits && candidate.ignore_merges == definition.ignore_merges;
@@ -152,7 +152,7 @@ GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab) {
   std::vector<std::string> merges;
   for (const auto& [left, right] : definition.merges)
     merges.push_back(tokens[static_cast<std::size_t>(left)] + " " + tokens[static_cast<std::size_t>(right)]);
-  const PreTokenizer& pre = find_pre_tokenizer(definition, tokenizer->description());
+  const PreTokenizer pre = find_pre_tokenizer(definition, tokenizer->description());
   GgufMetadata metadata = {{"tokenizer.ggml.model", std::string("gpt2")},
                            {"tokenizer.ggml.pre", std::string(pre.gguf)},
                            {"tokenizer.ggml.tokens", std::move(tokens)},

@@ -13,7 +13,7 @@ namespace tetrad {
 
 struct HfConfigOptions {
   std::int64_t context = 0;                        //!< tokens that the model can look at
-  DType dtype = DType::bf16;                       //!< of the weights that are not quantized
+  DType dtype = DType::bf16;                       //!< type of the weights that are not quantized
   std::optional<std::int32_t> begin_of_text = {};  //!< token in front of every text
   std::optional<std::int32_t> end_of_text = {};    //!< token
 };

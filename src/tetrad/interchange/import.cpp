@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "tetrad/checkpoint/checkpoint_folder.h"
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
 #include "tetrad/config/hf_model.h"
 #include "tetrad/config/parse.h"
@@ -19,8 +21,6 @@
 #include "tetrad/io/sha256.h"
 #include "tetrad/io/strict_json.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
-#include "tetrad/train/checkpoint_folder.h"
-#include "tetrad/train/snapshot.h"
 
 namespace tetrad {
 namespace {
@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 /// Longer sequences must be asked for: the memory of an evaluation grows with them.
 constexpr std::int64_t kMaxDefaultSequence = 4096;
 
-/// What a model of somebody else's is described by.
+/// What describes an imported model.
 struct ImportedModel {
   Config config;
   std::string tokenizer_json;  //!< empty: none that we read
@@ -93,15 +93,13 @@ ImportedModel read_gguf_model(const GgufHeader& header) {
   return result;
 }
 
-Piece copy_of(const MappedParameter& parameter) { return {parameter.copy, parameter.shape}; }
-
 /// The parameters of which the source has a second copy. Everything that can be known without reading values
 /// is known then: what is missing, what is too much, what has another shape or type.
 std::set<std::string> claim_all(const std::vector<MappedParameter>& parameters, PieceSource& source) {
   std::set<std::string> copied;
   for (const MappedParameter& parameter : parameters) {
     for (const Piece& piece : parameter.pieces) source.claim(piece);
-    if (!parameter.copy.empty() && source.claim_copy(copy_of(parameter))) copied.insert(parameter.name);
+    if (parameter.copy && source.claim_copy(*parameter.copy)) copied.insert(parameter.name);
   }
   source.check_all_claimed();
   return copied;
@@ -116,11 +114,11 @@ std::vector<float> read_parameter(const MappedParameter& parameter, const PieceS
                                                  static_cast<std::size_t>(element_count(piece.shape))));
   if (!is_copied) return values;
   std::vector<float> copy(values.size());
-  source.read(copy_of(parameter), copy);
+  source.read(*parameter.copy, copy);
   TETRAD_CHECK(copy == values,
                "config.json says that embedding and head are one matrix (tie_word_embeddings), but {} is "
                "another one than {}: correct config.json",
-               parameter.copy, parameter.pieces.front().name);
+               parameter.copy->names.hf, parameter.pieces.front().names.hf);
   return values;
 }
 

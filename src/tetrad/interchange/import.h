@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Somebody else's model as a checkpoint of ours, for eval, score, generate, export and for training on.
+// Imports a model as a checkpoint of ours, for eval, score, generate, export and further training.
 
 #include <cstdint>
 #include <filesystem>

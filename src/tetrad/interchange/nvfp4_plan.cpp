@@ -11,7 +11,7 @@ namespace tetrad {
 namespace {
 
 constexpr std::uint8_t kSmallestScale = 0x01;  //!< 2^-9
-constexpr std::byte kSigns{0x88};              //!< of the two codes in a byte
+constexpr std::byte kSigns{0x88};              //!< sign bits of the two codes in a byte
 
 void check_servable(const std::string& layer, const LinearPrecision& precision) {
   const auto& weight = precision[Operand::fprop_w];

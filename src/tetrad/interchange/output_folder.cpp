@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <system_error>
 
+#include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/train/checkpoint_folder.h"
 
 namespace tetrad {
 namespace {

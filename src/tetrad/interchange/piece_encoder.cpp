@@ -22,8 +22,9 @@ DType DenseEncoder::dtype_of(const MappedParameter& parameter) const {
 std::vector<TensorDeclaration> DenseEncoder::declare(const MappedParameter& parameter) const {
   std::vector<TensorDeclaration> tensors;
   for (const Piece& piece : parameter.pieces)
-    tensors.push_back({piece.name, dtype_of(parameter), piece.shape});
-  if (parameter.writes_copy) tensors.push_back({parameter.copy, dtype_of(parameter), parameter.shape});
+    tensors.push_back({piece.names.hf, dtype_of(parameter), piece.shape});
+  if (parameter.writes_copy)
+    tensors.push_back({parameter.copy->names.hf, dtype_of(parameter), parameter.shape});
   return tensors;
 }
 
@@ -37,9 +38,9 @@ void DenseEncoder::write(const MappedParameter& parameter, std::span<const float
     TETRAD_CHECK(encode_values(rows, dtype, bytes),
                  "{} holds values that are too large for {}: export with --dtype bf16 or f32", parameter.name,
                  name_of(dtype));
-    out.write(piece.name, bytes);
+    out.write(piece.names.hf, bytes);
   }
-  if (parameter.writes_copy) out.write(parameter.copy, bytes);  // a tied embedding is one piece
+  if (parameter.writes_copy) out.write(parameter.copy->names.hf, bytes);  // a tied embedding is one piece
 }
 
 }  // namespace tetrad

@@ -40,7 +40,7 @@ std::string HfPieceSource::local(const std::string& name) const {
 
 const ServingNames* HfPieceSource::nvfp4_names(const Piece& piece) const {
   if (piece.shape.size() != 2 || piece.shape[1] % nvfp4::kBlock != 0) return nullptr;
-  const std::string name = local(piece.name);
+  const std::string name = local(piece.names.hf);
   // ModelOpt calls codes as everybody calls plain values.
   if (const TensorInfo* info = folder_.find(name))
     return info->dtype == DType::u8 ? &names_of(ServingFormat::modelopt) : nullptr;
@@ -65,7 +65,7 @@ void HfPieceSource::take_scalar(const std::string& name) {
 }
 
 void HfPieceSource::claim(const Piece& piece) {
-  const std::string name = local(piece.name);
+  const std::string name = local(piece.names.hf);
   const ServingNames* names = nvfp4_names(piece);
   if (names == nullptr) {
     const TensorInfo& info = folder_.get(name, piece.shape);
@@ -81,7 +81,7 @@ void HfPieceSource::claim(const Piece& piece) {
 }
 
 bool HfPieceSource::claim_copy(const Piece& copy) {
-  if (folder_.find(copy.name) == nullptr) return false;
+  if (folder_.find(copy.names.hf) == nullptr) return false;
   claim(copy);
   return true;
 }
@@ -94,7 +94,7 @@ void HfPieceSource::check_all_claimed() const {
 }
 
 void HfPieceSource::read(const Piece& piece, std::span<float> out) const {
-  const std::string name = local(piece.name);
+  const std::string name = local(piece.names.hf);
   if (const ServingNames* names = nvfp4_names(piece))
     read_nvfp4(module_of(name), *names, out);
   else

@@ -26,14 +26,14 @@ class PieceSource {
   virtual void claim(const Piece& piece) = 0;
   /// Whether there is a second copy of a tied embedding, which is claimed then.
   virtual bool claim_copy(const Piece& copy) = 0;
-  /// Throws Error (bad input) that names a tensor which nobody has claimed.
+  /// Throws Error (bad input) that names a tensor which was not claimed.
   virtual void check_all_claimed() const = 0;
 
   /// What was claimed. Throws Error (bad input) for values that are not finite.
   virtual void read(const Piece& piece, std::span<float> out) const = 0;
 };
 
-/// Plain values, ModelOpt's NVFP4 and that of compressed-tensors, told apart by the names and types of the
+/// Plain values, ModelOpt's NVFP4 and that of compressed-tensors, recognised by the names and types of the
 /// tensors.
 class HfPieceSource final : public PieceSource {
  public:

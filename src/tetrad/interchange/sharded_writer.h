@@ -44,7 +44,7 @@ class ShardedWriter {
   std::vector<std::vector<TensorDeclaration>> shards_;
   std::map<std::string, std::size_t, std::less<>> shard_of_;  //!< by tensor
   std::size_t current_ = 0;                                   //!< shard
-  std::unique_ptr<SafetensorsWriter> file_;  //!< of the current shard; null before its first tensor
+  std::unique_ptr<SafetensorsWriter> file_;  //!< the current shard; null before its first tensor
 };
 
 }  // namespace tetrad

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The tensors of somebody else's folder: model.safetensors, or the shards that an index lists.
+// The tensors of a Hugging Face folder: model.safetensors, or the shards that an index lists.
 
 #include <filesystem>
 #include <functional>
@@ -25,7 +25,7 @@ class TensorFolder {
   const TensorInfo* find(std::string_view name) const;
   /// Throws Error (bad input) that names the tensor if it is not there or has another shape.
   const TensorInfo& get(std::string_view name, const std::vector<std::int64_t>& shape) const;
-  /// Of a tensor that is there.
+  /// The tensor must exist.
   std::span<const std::byte> bytes(std::string_view name) const;
 
   std::vector<std::string> names() const;  //!< sorted

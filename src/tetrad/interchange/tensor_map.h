@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which tensors of a Hugging Face checkpoint are which rows of which parameter of ours: the one table that
-// export and import share.
+// Which tensors of other formats are which rows of which parameter of ours: model/parameter_table.h with the
+// names of tensor_names.h, for export and import alike.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tetrad/interchange/tensor_names.h"
 #include "tetrad/model/config.h"
 
 namespace tetrad {
-
-enum class Family : std::uint8_t { llama, nemotron_h };
 
 /// The family whose programs compute what this model computes. Throws Error (bad input) that says what does
 /// not fit if there is none.
@@ -26,9 +26,9 @@ enum class Role : std::uint8_t {
 
 /// Rows of a parameter that are one tensor on the other side, with the same elements in the same order.
 struct Piece {
-  std::string name;  //!< "model.layers.0.self_attn.q_proj.weight"
-  std::vector<std::int64_t> shape;
-  std::int64_t first_row = 0;  //!< of the parameter, whose rows are its first dimension
+  TensorNames names;
+  std::vector<std::int64_t> shape;  //!< as Hugging Face has it
+  std::int64_t first_row = 0;       //!< of the parameter, whose rows are its first dimension
   Role role = Role::other;
 };
 
@@ -36,10 +36,10 @@ struct MappedParameter {
   std::string name;                 //!< ours: "blocks.0.qkv.weight"
   std::vector<std::int64_t> shape;  //!< ours
   std::vector<Piece> pieces;        //!< in the order of their rows, all of which they cover
-  std::int64_t block = -1;          //!< of the pattern; -1: outside of the blocks
+  std::int64_t block = -1;          //!< index in the pattern; -1: outside of blocks
   std::string linear = {};          //!< name of the linear layer whose weight this is; empty: of none
-  /// Of a tied embedding: the name that a second copy of it has, which readers accept if it is equal.
-  std::string copy = {};
+  /// A second copy of a tied embedding, which readers accept if it is equal.
+  std::optional<Piece> copy = {};
   bool writes_copy = false;  //!< transformers ties Llama's head, but not Nemotron-H's
 
   std::int64_t rows() const { return shape.front(); }

@@ -66,7 +66,8 @@ struct Encoded {
               ExitCode::failure);
 }
 
-constexpr std::int64_t kGgmlRuns = kGgmlNvfp4Values / nvfp4::kBlock;  //!< of a block, with a scale each
+constexpr std::int64_t kGgmlRuns =
+    kGgmlNvfp4Values / nvfp4::kBlock;  //!< runs in a block, each with its own scale
 constexpr std::int64_t kHalfRun = nvfp4::kBlock / 2;
 
 std::uint32_t code_at(const std::byte* codes, std::int64_t i) {

@@ -24,8 +24,9 @@ bool encode_values(std::span<const float> values, DType dtype, std::span<std::by
 void decode_nvfp4(std::span<const std::byte> codes, std::span<const std::byte> scales, float scale,
                   std::span<float> out);
 
-inline constexpr std::int64_t kGgmlNvfp4Values = 64;  //!< of a block of GGUF: 4 scales of 16 values each …
-inline constexpr std::int64_t kGgmlNvfp4Bytes = 36;   //!< … and their codes
+inline constexpr std::int64_t kGgmlNvfp4Values =
+    64;  //!< values in a block of GGUF: 4 scales of 16 values each …
+inline constexpr std::int64_t kGgmlNvfp4Bytes = 36;  //!< … and their codes
 
 /// The scales first, then for each run of 16 values the codes j and j + 8 in one byte.
 void pack_ggml_block(const std::byte* codes, const std::byte* scales, std::byte* block);

@@ -57,7 +57,7 @@ class AtomicFile {
   FileDescriptor folder_;
   FileDescriptor file_;
   Sha256* hash_;
-  std::uint64_t end_ = 0;  //!< Of the furthest byte written.
+  std::uint64_t end_ = 0;  //!< end of the furthest byte written
 };
 
 /// The folder that `file` is to be in, and those above it, where a user names a new output. AtomicFile does

@@ -61,7 +61,7 @@ class Watch final : public Json::json_sax_t {
 
   std::string_view where_;
   int max_depth_;
-  std::vector<std::unordered_set<std::string>> keys_;  //!< of the objects and lists that are open
+  std::vector<std::unordered_set<std::string>> keys_;  //!< keys seen so far, for each open object or list
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace tetrad {
 
 struct JsonLimits {
   std::size_t bytes = 1 << 20;
-  int depth = 16;  //!< of nested objects and lists
+  int depth = 16;  //!< most levels of nested objects and lists
 };
 
 /// Throws Error (bad input) that begins with `where` if the text is not UTF-8, is not one JSON value, is

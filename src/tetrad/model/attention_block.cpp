@@ -23,11 +23,10 @@ class AttentionBlock final : public Block {
                context.config.heads,    context.config.kv_heads,
                context.config.head_dim, 1.0f / std::sqrt(static_cast<float>(context.config.head_dim))},
         storage_(context.storage),
-        norm_(context.backend,
-              context.add_parameter(context.prefix() + "norm.weight", {context.config.hidden}, false),
-              context.config.norm_epsilon, context.tokens()),
-        qkv_(context.make_linear(Place::first, "qkv", q_width() + 2 * kv_width(), context.config.hidden)),
-        out_(context.make_linear(Place::second, "out", context.config.hidden, q_width())),
+        norm_(context.backend, context.parameter("norm.weight"), context.config.norm_epsilon,
+              context.tokens()),
+        qkv_(context.make_linear(Place::first, "qkv")),
+        out_(context.make_linear(Place::second, "out")),
         keep_(context.keep),
         projected_(context.make_saved(Scratch::wide, qkv_.out_features())),
         attended_(context.make_saved(Scratch::second_input, q_width())),
@@ -153,7 +152,7 @@ class AttentionBlock final : public Block {
     return as_const(attended);
   }
 
-  /// Queries and keys are neighbours: one call turns both.
+  /// Queries and keys are neighbours: one call rotates both.
   void rotate(const MutableMatrixView& qkv, std::int64_t sequence, std::int64_t first_position,
               bool inverse) {
     if (frequencies_.size() == 0) return;
@@ -175,7 +174,7 @@ class AttentionBlock final : public Block {
   Linear qkv_;
   Linear out_;
   Keep keep_;
-  Saved projected_;     //!< [tokens, q | k | v], turned
+  Saved projected_;     //!< [tokens, q | k | v], rotated
   Saved attended_;      //!< [tokens, heads * head_dim]
   Saved log_sum_exp_;   //!< [batch, heads, sequence]
   Tensor frequencies_;  //!< [head_dim / 2]; empty: no positions

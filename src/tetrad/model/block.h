@@ -4,6 +4,7 @@
 // outside.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,7 +31,7 @@ class BlockState {
 /// New tokens of one sequence, among those of several that lie one after the other.
 struct SequencePart {
   std::int64_t tokens;  //!< rows
-  BlockState* state;    //!< of what came before them
+  BlockState* state;    //!< of the sequence before these tokens
 };
 
 class Block {
@@ -63,23 +64,27 @@ class Block {
   virtual void differentiate(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) = 0;
 };
 
+/// Parameters by their full names.
+using ParameterIndex = std::map<std::string, Parameter*>;
+
 /// What a block is built from and with.
 struct BlockContext {
   Backend& backend;
   Scratch& scratch;
   const ModelConfig& config;
+  const ParameterIndex& parameters;
   std::int64_t index;  //!< in the pattern
-  std::int64_t batch;  //!< of a training microbatch
+  std::int64_t batch;  //!< sequences of a training microbatch
   std::int64_t sequence;
   DType storage;
   Keep keep;
-  std::vector<std::unique_ptr<Parameter>>& parameters;  //!< the block appends its own
   std::uint32_t& linear_count;
 
   std::int64_t tokens() const { return batch * sequence; }
   std::string prefix() const { return "blocks." + std::to_string(index) + "."; }
-  Parameter& add_parameter(const std::string& name, std::vector<std::int64_t> shape, bool decay) const;
-  Linear make_linear(Place place, const std::string& name, std::int64_t out, std::int64_t in) const;
+  /// The block's parameter of this name in block_parameters().
+  Parameter& parameter(const std::string& name) const { return *parameters.at(prefix() + name); }
+  Linear make_linear(Place place, const std::string& name) const;
   /// [tokens, cols] that the block's backward pass reads.
   Saved make_saved(Scratch::Slot slot, std::int64_t cols) const;
 };

@@ -2,20 +2,21 @@
 #include "tetrad/model/config.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
+#include "tetrad/model/parameter_table.h"
 
 namespace tetrad {
 namespace {
 
 constexpr std::int64_t kMaxBlocks = 4096;
 constexpr std::int64_t kMaxHeadDim = 256;
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  //!< of any dimension but the vocabulary
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  //!< any dimension but the vocabulary
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kTile = 16;  //!< what quantizer blocks, and so both sides of a weight, are cut into
 
@@ -87,7 +88,7 @@ void validate_pattern(const ModelConfig& config) {
                "one letter each: * attention, - feed-forward, M Mamba-2");
   TETRAD_CHECK(config.blocks() <= kMaxBlocks, "model.pattern has {} blocks, more than the allowed {}",
                config.blocks(), kMaxBlocks);
-  const std::size_t bad = config.pattern.find_first_not_of("*-M");
+  const std::size_t bad = config.pattern.find_first_not_of(kBlockLetters);
   if (bad == std::string::npos) return;
   const auto code = static_cast<unsigned char>(config.pattern[bad]);
   const std::string shown = code > ' ' && code < 0x7F ? fmt::format("'{}'", config.pattern[bad])
@@ -99,10 +100,11 @@ void validate_pattern(const ModelConfig& config) {
 /// Counts elements; a model too large to count is an error, not a small number.
 class Counter {
  public:
-  void add(std::int64_t rows, std::int64_t cols = 1, std::int64_t copies = 1) {
+  void add(const ParameterSpec& parameter, std::int64_t copies = 1) {
     std::optional<std::uint64_t> sum;
-    if (rows >= 0 && cols >= 0 && copies >= 0) {
-      const std::array extents = {std::uint64_t(rows), std::uint64_t(cols), std::uint64_t(copies)};
+    if (std::ranges::all_of(parameter.shape, [](std::int64_t extent) { return extent >= 0; })) {
+      std::vector<std::uint64_t> extents(parameter.shape.begin(), parameter.shape.end());
+      extents.push_back(std::uint64_t(copies));
       if (const auto elements = checked_product(extents)) sum = checked_add(total_, *elements);
     }
     TETRAD_CHECK(sum && *sum <= std::uint64_t(std::numeric_limits<std::int64_t>::max()),
@@ -136,28 +138,14 @@ void validate(const ModelConfig& config) {
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {
-  const std::int64_t hidden = config.hidden;
-  const auto blocks = [&](char letter) {
-    return static_cast<std::int64_t>(std::count(config.pattern.begin(), config.pattern.end(), letter));
-  };
   Counter count;
-  count.add(config.vocab, hidden, config.tied ? 1 : 2);
-  count.add(hidden, config.blocks() + 1);  // a norm before each block and one at the end
-  if (const std::int64_t attention = blocks('*'); attention > 0) {
-    count.add((config.heads + 2 * config.kv_heads) * config.head_dim, hidden, attention);
-    count.add(hidden, config.heads * config.head_dim, attention);
-  }
-  if (const std::int64_t ffn = blocks('-'); ffn > 0) {
-    const std::int64_t matrices = config.activation == Activation::swiglu ? 3 : 2;
-    count.add(config.ffn, hidden, matrices * ffn);
-  }
-  if (const std::int64_t mamba = blocks('M'); mamba > 0) {
-    const Mamba2Config& m = config.mamba;
-    count.add(m.projected(), hidden, mamba);
-    count.add(m.conv_channels(), m.conv + 1, mamba);  // with the bias
-    count.add(m.heads, 3, mamba);                     // A_log, D, dt_bias
-    count.add(m.inner(), 1, mamba);                   // the gated norm
-    count.add(hidden, m.inner(), mamba);
+  ModelConfig outside = config;  // what is there without any block
+  outside.pattern.clear();
+  for (const ParameterSpec& parameter : model_parameters(outside)) count.add(parameter);
+  for (const char letter : kBlockLetters) {
+    const auto blocks = std::ranges::count(config.pattern, letter);
+    if (blocks == 0) continue;
+    for (const ParameterSpec& parameter : block_parameters(config, letter)) count.add(parameter, blocks);
   }
   return count.total();
 }

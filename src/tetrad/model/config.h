@@ -23,7 +23,7 @@ struct Mamba2Config {
   std::int64_t groups = 8;
   std::int64_t state = 128;
   std::int64_t conv = 4;
-  std::int64_t chunk = 64;  //!< of the scan: changes speed and rounding, not the mathematics
+  std::int64_t chunk = 64;  //!< tokens per chunk of the scan: changes speed and rounding, not the mathematics
   friend bool operator==(const Mamba2Config&, const Mamba2Config&) = default;
 
   std::int64_t inner() const { return heads * head_dim; }

@@ -2,6 +2,8 @@
 #include "tetrad/model/decoder.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "tetrad/core/error.h"
@@ -19,8 +21,24 @@ std::unique_ptr<Block> make_block(char letter, const BlockContext& context) {
     case 'M':
       return make_mamba2_block(context);
     default:
-      fail("model.pattern: '{}' is no block; there are * (attention), - (feed-forward), M (Mamba-2)", letter);
+      fail("model.pattern: '{}' is no block", letter);
   }
+}
+
+std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec& spec) {
+  const auto& shape = spec.shape;
+  const std::int64_t rows = shape.size() > 1 ? shape[0] : 1;
+  const std::int64_t cols = std::accumulate(shape.begin() + (shape.size() > 1 ? 1 : 0), shape.end(),
+                                            std::int64_t{1}, std::multiplies{});
+  auto parameter = std::make_unique<Parameter>();
+  parameter->name = spec.full_name();
+  parameter->shape = shape;
+  parameter->value = backend.make_tensor(DType::f32, rows, cols);
+  parameter->gradient = backend.make_tensor(DType::f32, rows, cols);
+  parameter->decay = spec.decays;
+  parameter->initial = spec.initial;
+  backend.set_to_zero(parameter->gradient.bytes());
+  return parameter;
 }
 
 }  // namespace
@@ -34,19 +52,24 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
       storage_(storage),
       scratch_(backend) {
   validate(config_);
+  ParameterIndex by_name;
+  for (const ParameterSpec& spec : model_parameters(config_)) {
+    parameters_.push_back(make_parameter(backend_, spec));
+    by_name.emplace(parameters_.back()->name, parameters_.back().get());
+  }
+  embedding_ = by_name.at("embedding.weight");
+  final_norm_weight_ = by_name.at("norm.weight");
+  if (!config_.tied) head_ = by_name.at("head.weight");
   std::uint32_t linear_count = 0;
-  BlockContext context{backend_,  scratch_, config_,   0,           batch_,
-                       sequence_, storage_, Keep::all, parameters_, linear_count};
-  embedding_ = &context.add_parameter("embedding.weight", {config_.vocab, config_.hidden}, true);
+  BlockContext context{backend_, scratch_,  config_,  by_name,   0,
+                       batch_,   sequence_, storage_, Keep::all, linear_count};
   for (const char letter : config_.pattern) {
     context.keep = keep_of(recompute, letter);
     blocks_.push_back(make_block(letter, context));
     ++context.index;
   }
-  final_norm_weight_ = &context.add_parameter("norm.weight", {config_.hidden}, false);
   final_norm_ =
       std::make_unique<NormLayer>(backend_, *final_norm_weight_, config_.norm_epsilon, context.tokens());
-  if (!config_.tied) head_ = &context.add_parameter("head.weight", {config_.vocab, config_.hidden}, true);
   for (std::size_t i = 0; i <= blocks_.size(); ++i)
     residual_.push_back(backend_.make_tensor(storage_, context.tokens(), config_.hidden));
   residual_gradient_ = backend_.make_tensor(storage_, context.tokens(), config_.hidden);
@@ -235,8 +258,8 @@ void Decoder::hand_over_logits(const MatrixView& hidden, const LogitsSink& sink)
 }
 
 bool Decoder::sequences_are_independent(const Pass& pass) {
-  return std::ranges::all_of(linears(),
-                             [&](const Linear* linear) { return linear->rows_are_independent(pass); });
+  return std::ranges::all_of(
+      linears(), [&](const Linear* linear) { return linear->precision(pass).rows_are_independent(); });
 }
 
 std::size_t Decoder::activation_bytes() const {

@@ -81,18 +81,18 @@ class Decoder {
   /// Whether what is computed of a sequence does not depend on which others are read in the same pass.
   bool sequences_are_independent(const Pass& pass);
 
-  /// Bytes that are kept between forward and backward, and of everything that passes through.
+  /// Bytes of everything that is kept between forward and backward or passes through.
   std::size_t activation_bytes() const;
-  /// Of that, what blocks keep between forward and backward besides their inputs.
+  /// The bytes among them that blocks keep between forward and backward besides their inputs.
   std::size_t saved_bytes() const;
 
  private:
   void upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
-  /// Of the first `count` tokens that were uploaded. Returns what the head reads, which is valid until a
+  /// Runs the first `count` tokens that were uploaded. Returns what the head reads, which is valid until a
   /// block runs.
   MatrixView forward(Pass& pass, std::int64_t count);
   void check_count(std::size_t count) const;
-  /// Of the last hidden states of the wanted tokens.
+  /// `hidden`: the last hidden states of the wanted tokens.
   void hand_over_logits(const MatrixView& hidden, const LogitsSink& sink);
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
@@ -112,10 +112,10 @@ class Decoder {
   std::unique_ptr<NormLayer> final_norm_;
   std::vector<Tensor> residual_;    //!< the input of each block, and the output of the last
   Tensor residual_gradient_;        //!< [tokens, hidden]
-  Tensor tokens_, targets_;         //!< of the microbatch, i32
-  Tensor losses_;                   //!< likewise, f32
+  Tensor tokens_, targets_;         //!< the microbatch, i32
+  Tensor losses_;                   //!< one per token, f32
   Tensor head_copy_;                //!< the head's weights in the storage type
-  std::uint64_t head_version_ = 0;  //!< of the copy
+  std::uint64_t head_version_ = 0;  //!< version of the head that was copied
 };
 
 }  // namespace tetrad

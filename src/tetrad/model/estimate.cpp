@@ -21,15 +21,15 @@ class ActivationMemory {
         traits_(traits),
         tokens_(c.batch * c.sequence),
         element_(bits_of(c.storage) / 8.0),
-        operations_(traits) {
+        operations_(traits.operations()) {
     constexpr double kIds = 3 * 4;                         // tokens, targets and losses
     const double stream = as_double(config.blocks() + 2);  // before each block, after the last, its gradient
     kept_ = as_double(tokens_) * (stream * element_ * as_double(config.hidden) + kIds +
                                   kF32 * as_double(config.blocks() + 1));  // inverse RMS
     share(Scratch::mixed, config.hidden);
     share(Scratch::gradient_narrow, config.hidden);
-    operations_.embedding(tokens_, config.hidden);
-    operations_.cross_entropy(tokens_, config.vocab, c.storage);
+    operations_->embedding(tokens_, config.hidden);
+    operations_->cross_entropy(tokens_, config.vocab, c.storage);
   }
 
   void add_block(char letter, const std::array<LinearPrecision, 2>& precisions) {
@@ -49,7 +49,7 @@ class ActivationMemory {
     const auto sum = [](const auto& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
     return kept_ + sum(shared_) + sum(operands_) + sum(packed_inputs_);
   }
-  double scratch() const { return operations_.bytes(); }
+  double scratch() const { return operations_->bytes(); }
 
  private:
   static constexpr double kF32 = 4;
@@ -71,8 +71,8 @@ class ActivationMemory {
   void add_attention(Keep keep) {
     save(Scratch::second_input, config_.heads * config_.head_dim, keep != Keep::nothing);
     save_bytes(Scratch::sums, kF32 * as_double(tokens_ * config_.heads), keep != Keep::nothing);
-    operations_.attention({case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1},
-                          case_.storage);
+    operations_->attention(
+        {case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1}, case_.storage);
   }
 
   void add_mamba2(Keep keep) {
@@ -86,12 +86,12 @@ class ActivationMemory {
                kF32 * as_double(shape.batch * shape.chunks()) * as_double(shape.inner() * shape.state),
                keep != Keep::nothing);
     kept_ += kF32 * as_double(tokens_ * m.groups);  // inverse RMS of the gated norm
-    operations_.mamba2(shape, m.conv, case_.storage);
+    operations_->mamba2(shape, m.conv, case_.storage);
   }
 
   double quantized(const std::optional<QuantSpec>& spec, Form form, std::int64_t rows, std::int64_t cols) {
     if (!spec) return 0;
-    operations_.quantize(*spec, rows * cols, case_.telemetry);
+    operations_->quantize(*spec, rows * cols, case_.telemetry);
     return as_double(quantized_bytes(traits_, *spec, form, rows, cols));
   }
 
@@ -119,11 +119,11 @@ class ActivationMemory {
     OperandShape weight = operand(Operand::fprop_w, linear.in, linear.out);
     weight.transposed = true;
     if (!precision.weight_codes_shared()) weight = operand(Operand::dgrad_w, linear.in, linear.out);
-    operations_.product(operand(Operand::fprop_x, tokens_, linear.in),
-                        operand(Operand::fprop_w, linear.out, linear.in), case_.storage);
-    operations_.product(operand(Operand::dgrad_dy, tokens_, linear.out), weight, case_.storage);
-    operations_.product(operand(Operand::wgrad_dy, linear.out, tokens_),
-                        operand(Operand::wgrad_x, linear.in, tokens_, Form::packed), DType::f32);
+    operations_->product(operand(Operand::fprop_x, tokens_, linear.in),
+                         operand(Operand::fprop_w, linear.out, linear.in), case_.storage);
+    operations_->product(operand(Operand::dgrad_dy, tokens_, linear.out), weight, case_.storage);
+    operations_->product(operand(Operand::wgrad_dy, linear.out, tokens_),
+                         operand(Operand::wgrad_x, linear.in, tokens_, Form::packed), DType::f32);
   }
 
   const ModelConfig& config_;
@@ -135,7 +135,7 @@ class ActivationMemory {
   std::array<double, Scratch::slots> shared_ = {};
   std::array<double, 2> operands_ = {};
   std::array<double, 2> packed_inputs_ = {};
-  OperationMemory operations_;
+  std::unique_ptr<OperationMemory> operations_;
 };
 
 /// Bytes of the forms of a weight that products read.
@@ -146,10 +146,8 @@ double weight_forms(const LinearShape& linear, const LinearPrecision& precision,
       return as_double(quantized_bytes(traits, *precision[operand], Form::operand, rows, cols));
     return storage == DType::f32 ? 0.0 : bits_of(storage) / 8.0 * as_double(rows) * as_double(cols);
   };
-  const bool shared =
-      precision.weight_codes_shared() || (!precision[Operand::fprop_w] && !precision[Operand::dgrad_w]);
   return form(Operand::fprop_w, linear.out, linear.in) +
-         (shared ? 0 : form(Operand::dgrad_w, linear.in, linear.out));
+         (precision.weight_form_shared() ? 0 : form(Operand::dgrad_w, linear.in, linear.out));
 }
 
 MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Recipe& recipe,
@@ -178,19 +176,6 @@ MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Rec
 }
 
 }  // namespace
-
-std::vector<LinearShape> linear_shapes(const ModelConfig& c, char letter) {
-  const std::int64_t q = c.heads * c.head_dim;
-  switch (letter) {
-    case '*':
-      return {{"qkv", q + 2 * c.kv_heads * c.head_dim, c.hidden}, {"out", c.hidden, q}};
-    case '-':
-      return {{"up", c.ffn * (c.activation == Activation::swiglu ? 2 : 1), c.hidden},
-              {"down", c.hidden, c.ffn}};
-    default:
-      return {{"in", c.mamba.projected(), c.hidden}, {"out", c.hidden, c.mamba.inner()}};
-  }
-}
 
 double training_flops_per_token(const ModelConfig& c, std::int64_t sequence) {
   double forward = 2 * as_double(c.vocab) * as_double(c.hidden);

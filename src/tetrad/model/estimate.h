@@ -3,26 +3,15 @@
 // What a run will cost, before anything is allocated.
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "tetrad/core/dtype.h"
 #include "tetrad/model/config.h"
+#include "tetrad/model/parameter_table.h"
 #include "tetrad/model/recompute.h"
 #include "tetrad/ops/memory.h"
 #include "tetrad/recipe/recipe.h"
 
 namespace tetrad {
-
-/// A linear layer of a block.
-struct LinearShape {
-  std::string name;  //!< within its block: "qkv"
-  std::int64_t out, in;
-};
-
-/// The two linear layers of a block with this letter: the one that reads the norm, the one that writes to the
-/// residual stream.
-std::vector<LinearShape> linear_shapes(const ModelConfig& config, char letter);
 
 /// Floating-point operations for one token, forward and backward (a multiplication and an addition are two).
 double training_flops_per_token(const ModelConfig& config, std::int64_t sequence);

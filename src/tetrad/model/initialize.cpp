@@ -46,39 +46,41 @@ double normal(const PhiloxWords& words) {
   return std::sqrt(-2 * std::log(uniform(words[0]))) * std::cos(2 * std::numbers::pi * uniform(words[1]));
 }
 
-bool ends_with(const Parameter& parameter, std::string_view suffix) {
-  return std::string_view(parameter.name).ends_with(suffix);
-}
-
 }  // namespace
 
 std::vector<float> initial_values(const Parameter& parameter, const ModelConfig& config, std::uint64_t seed) {
   const auto constant = [&](float value) {
     return std::vector<float>(static_cast<std::size_t>(parameter.value.size()), value);
   };
-  if (ends_with(parameter, "norm.weight") || ends_with(parameter, ".d")) return constant(1);
-  if (ends_with(parameter, "conv.bias")) return constant(0);
-  if (ends_with(parameter, "conv.weight")) {
-    const double bound = 1 / std::sqrt(static_cast<double>(config.mamba.conv));
-    return fill(parameter, seed,
-                [&](const PhiloxWords& words) { return bound * (2 * uniform(words[0]) - 1); });
+  const auto draw_normal = [&](double deviation) {
+    return fill(parameter, seed, [&](const PhiloxWords& words) { return deviation * normal(words); });
+  };
+  switch (parameter.initial) {
+    case Initial::ones:
+      return constant(1);
+    case Initial::zeros:
+      return constant(0);
+    case Initial::conv: {
+      const double bound = 1 / std::sqrt(static_cast<double>(config.mamba.conv));
+      return fill(parameter, seed,
+                  [&](const PhiloxWords& words) { return bound * (2 * uniform(words[0]) - 1); });
+    }
+    case Initial::decay:
+      return fill(parameter, seed,
+                  [](const PhiloxWords& words) { return std::log(1 + 15 * uniform(words[0])); });
+    case Initial::time_step:
+      // softplus(bias) is log-uniform between these: time constants of tens to a thousand tokens
+      return fill(parameter, seed, [](const PhiloxWords& words) {
+        constexpr double kShortest = 0.001;
+        constexpr double kLongest = 0.1;
+        const double dt = kShortest * std::pow(kLongest / kShortest, uniform(words[0]));
+        return dt + std::log(-std::expm1(-dt));
+      });
+    case Initial::residual:
+      return draw_normal(config.init_std * (1 / std::sqrt(static_cast<double>(config.blocks()))));
+    default:
+      return draw_normal(config.init_std);
   }
-  if (ends_with(parameter, ".a_log"))
-    return fill(parameter, seed,
-                [](const PhiloxWords& words) { return std::log(1 + 15 * uniform(words[0])); });
-  if (ends_with(parameter, ".dt_bias")) {
-    // softplus(bias) is log-uniform between these: time constants of tens to a thousand tokens
-    constexpr double kShortest = 0.001;
-    constexpr double kLongest = 0.1;
-    return fill(parameter, seed, [](const PhiloxWords& words) {
-      const double dt = kShortest * std::pow(kLongest / kShortest, uniform(words[0]));
-      return dt + std::log(-std::expm1(-dt));
-    });
-  }
-  const bool writes_residual = ends_with(parameter, ".out.weight") || ends_with(parameter, ".down.weight");
-  const double scale =
-      config.init_std * (writes_residual ? 1 / std::sqrt(static_cast<double>(config.blocks())) : 1.0);
-  return fill(parameter, seed, [&](const PhiloxWords& words) { return scale * normal(words); });
 }
 
 }  // namespace tetrad

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A linear layer y = x W^T and its two gradients, at the precision that the recipe says.
+// The state of a linear layer: its weight in the forms that products read, and what it keeps of its input
+// from forward to backward. What it computes is ops/linear.h.
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "tetrad/model/pass.h"
 #include "tetrad/model/recompute.h"
 #include "tetrad/model/scratch.h"
+#include "tetrad/ops/linear.h"
 
 namespace tetrad {
 
@@ -18,6 +20,9 @@ class Linear {
   /// `id` is distinct for each linear layer of a model: random bits depend on it.
   Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
          std::uint32_t id, DType storage, Place place = Place::first, Keep keep = Keep::all);
+  Linear(const Linear&) = delete;  // what it saved refers to its own memory
+  Linear& operator=(const Linear&) = delete;
+  ~Linear() = default;
 
   /// Where the producer of x may write it: a buffer of this layer if it keeps x as it is for the backward
   /// pass, else one that all layers in this place share.
@@ -25,7 +30,7 @@ class Linear {
 
   /// y [tokens, out] = x [tokens, in] W^T. When training, keeps of x what wgrad needs: its codes, or, where
   /// wgrad is not quantized, the view itself, which must then stay as it is until backward(), or be restored.
-  /// `amax`: what the producer of x has told of it.
+  /// `amax`: of x, if its producer reported it.
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y, const AmaxReport* amax = nullptr);
 
   /// Whether x, or its codes, are gone, so that backward() needs x again.
@@ -36,13 +41,10 @@ class Linear {
   void backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx,
                 const AmaxReport* amax = nullptr);
 
-  /// Whether it saves a quantizer a look at x, or at dy, to be told its amax.
-  bool wants_amax_of_x(const Pass& pass) const;
-  bool wants_amax_of_dy(const Pass& pass) const;
-
-  /// Whether each row of y depends on its row of x alone: not where a scale spans rows or random bits go by
-  /// the row.
-  bool rows_are_independent(const Pass& pass) const;
+  /// What the recipe says for this layer now.
+  const LinearPrecision& precision(const Pass& pass) const {
+    return pass.recipe->at(layer_id(), pass.progress);
+  }
 
   const std::string& name() const { return name_; }
   LayerId layer_id() const { return {name_, block_}; }
@@ -53,30 +55,18 @@ class Linear {
 
  private:
   /// A form of the weight that is made once per optimizer step.
-  struct WeightForm {
-    std::uint64_t version = 0;  //!< of the parameter; 0 = never made
-    std::uint32_t step = 0;     //!< per-step signs and stochastic rounding change with it
+  struct CachedWeight {
+    std::uint64_t version = 0;  //!< the parameter's; 0 = never made
+    std::uint32_t step = 0;     //!< for forms that depend on it
     std::optional<QuantSpec> spec;
-    QuantizedTensor quantized;
-    Tensor dense;
+    WeightForm form;
   };
 
-  LinearPrecision precision(const Pass& pass) const;
-  GemmOperand weight_operand(Pass& pass, const LinearPrecision& precision, Operand operand, WeightForm& form);
-  GemmOperand dgrad_weight(Pass& pass, const LinearPrecision& precision);
-  /// A form of a matrix, if its spec says anything.
-  struct Wanted {
-    const std::optional<QuantSpec>* spec;
-    Operand operand;
-    Form form;
-    QuantizedTensor& out;
-    const AmaxReport* amax = nullptr;  //!< of the matrix
-  };
-
-  QuantizeOptions options(const Pass& pass, const Wanted& wanted) const;
-  void take_note(Pass& pass, Operand operand, const QuantStats& stats) const;
-  void quantize(Pass& pass, const MatrixView& x, const Wanted& wanted);
-  void quantize(Pass& pass, const MatrixView& x, const Wanted& first, const Wanted& second);
+  LinearCall make_call(const Pass& pass, const LinearPrecision& precision, LinearStats& stats) const;
+  GemmOperand weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached);
+  GemmOperand dgrad_weight(const LinearCall& call);
+  /// Passes on what quantizers reported, in this order.
+  void take_note(Pass& pass, const LinearStats& stats, std::initializer_list<Operand> order) const;
   QuantizedTensor& packed_input() {
     return keep_ == Keep::nothing ? scratch_.packed_input(place_) : packed_x_;
   }
@@ -91,11 +81,11 @@ class Linear {
   Place place_;
   Keep keep_;
 
-  WeightForm fprop_weight_;
-  WeightForm dgrad_weight_;
+  CachedWeight fprop_weight_;
+  CachedWeight dgrad_weight_;
   Tensor input_;              //!< own buffer for x, if wgrad is not quantized and x is kept
-  MatrixView saved_x_;        //!< x as it is, or …
-  QuantizedTensor packed_x_;  //!< … its codes along the tokens, if they are kept
+  QuantizedTensor packed_x_;  //!< the codes of x along the tokens, if they are kept
+  LinearSaved saved_;         //!< what backward() reads of x
 };
 
 }  // namespace tetrad

@@ -25,18 +25,15 @@ class Mamba2Block final : public Block {
         kernel_(context.config.mamba.conv),
         epsilon_(context.config.norm_epsilon),
         storage_(context.storage),
-        norm_(context.backend, add(context, "norm.weight", {context.config.hidden}), epsilon_,
-              context.tokens()),
-        in_(context.make_linear(Place::first, "in",
-                                2 * shape_.inner() + 2 * shape_.groups * shape_.state + shape_.heads,
-                                context.config.hidden)),
-        conv_weight_(add(context, "conv.weight", {shape_.conv_channels(), kernel_})),
-        conv_bias_(add(context, "conv.bias", {shape_.conv_channels()})),
-        a_log_(add(context, "a_log", {shape_.heads})),
-        d_(add(context, "d", {shape_.heads})),
-        dt_bias_(add(context, "dt_bias", {shape_.heads})),
-        gated_norm_weight_(add(context, "gated_norm.weight", {shape_.inner()})),
-        out_(context.make_linear(Place::second, "out", context.config.hidden, shape_.inner())),
+        norm_(context.backend, context.parameter("norm.weight"), epsilon_, context.tokens()),
+        in_(context.make_linear(Place::first, "in")),
+        conv_weight_(context.parameter("conv.weight")),
+        conv_bias_(context.parameter("conv.bias")),
+        a_log_(context.parameter("a_log")),
+        d_(context.parameter("d")),
+        dt_bias_(context.parameter("dt_bias")),
+        gated_norm_weight_(context.parameter("gated_norm.weight")),
+        out_(context.make_linear(Place::second, "out")),
         keep_(context.keep),
         projected_(context.make_saved(Scratch::wide, in_.out_features())),
         convolved_(backend_, scratch_, Scratch::convolved, keep_ == Keep::all, storage_, context.tokens(),
@@ -91,11 +88,6 @@ class Mamba2Block final : public Block {
   }
 
  private:
-  static Parameter& add(const BlockContext& context, const std::string& name,
-                        std::vector<std::int64_t> shape) {
-    return context.add_parameter(context.prefix() + name, std::move(shape), false);
-  }
-
   // The parts of the input projection …
   template <typename View>
   View gate(const View& projected) const {
@@ -185,7 +177,7 @@ class Mamba2Block final : public Block {
     return as_const(normed);
   }
 
-  /// Of so many tokens: evaluation may have fewer sequences.
+  /// The first `tokens` tokens: evaluation may have fewer sequences.
   void convolve(std::int64_t tokens) {
     backend_.causal_conv(CausalConvForward{tokens / shape_.sequence, shape_.sequence, kernel_,
                                            xbc(as_const(projected_.view(tokens))), conv_weight_.value.f32(),

@@ -11,13 +11,10 @@ class MlpBlock final : public Block {
       : backend_(context.backend),
         scratch_(context.scratch),
         activation_(context.config.activation),
-        norm_(context.backend,
-              context.add_parameter(context.prefix() + "norm.weight", {context.config.hidden}, false),
-              context.config.norm_epsilon, context.tokens()),
-        up_(context.make_linear(Place::first, "up",
-                                context.config.ffn * (activation_ == Activation::swiglu ? 2 : 1),
-                                context.config.hidden)),
-        down_(context.make_linear(Place::second, "down", context.config.hidden, context.config.ffn)),
+        norm_(context.backend, context.parameter("norm.weight"), context.config.norm_epsilon,
+              context.tokens()),
+        up_(context.make_linear(Place::first, "up")),
+        down_(context.make_linear(Place::second, "down")),
         keep_(context.keep),
         amax_values_(context.backend.make_tensor(DType::f32, 1, 2)),
         amax_{amax_values_.f32()},
@@ -55,7 +52,7 @@ class MlpBlock final : public Block {
     const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
     down_.backward(pass, as_const(dx), &middle);
     backend_.activation(ActivationBackward{activation_, as_const(wide), as_const(middle), wide,
-                                           report_if(up_.wants_amax_of_dy(pass))});
+                                           report_if(up_.precision(pass).uses_amax_of_dy())});
     up_.backward(pass, as_const(wide), &normed, &amax_);
     norm_.backward(x, as_const(normed), dx);
   }
@@ -68,11 +65,12 @@ class MlpBlock final : public Block {
 
   MatrixView activate(const Pass& pass, const MatrixView& wide) {
     const MutableMatrixView middle = down_.input(pass, wide.rows);
-    backend_.activation(ActivationForward{activation_, wide, middle, report_if(down_.wants_amax_of_x(pass))});
+    AmaxReport* report = report_if(down_.precision(pass).uses_amax_of_x(pass.training));
+    backend_.activation(ActivationForward{activation_, wide, middle, report});
     return as_const(middle);
   }
 
-  /// Where the next activation tells the amax of what it writes.
+  /// Where the next activation reports the amax of its output.
   AmaxReport* report_if(bool wanted) {
     amax_.known = false;
     return wanted ? &amax_ : nullptr;
@@ -94,7 +92,7 @@ class MlpBlock final : public Block {
   Linear down_;
   Keep keep_;
   Tensor amax_values_;
-  AmaxReport amax_;  //!< of what the last activation wrote
+  AmaxReport amax_;  //!< amax of what the last activation wrote
   Saved wide_;       //!< [tokens, ffn or 2 ffn], before the activation
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tetrad/core/tensor.h"
+#include "tetrad/model/parameter_table.h"
 
 namespace tetrad {
 
@@ -15,7 +16,8 @@ struct Parameter {
   std::vector<std::int64_t> shape;  //!< what files say; the tensors below are [rows, cols] or [1, size]
   Tensor value;                     //!< f32
   Tensor gradient;                  //!< f32
-  bool decay = true;                //!< matrices yes; norms, biases and the scan's parameters no
+  bool decay = true;                //!< weight decay applies
+  Initial initial = Initial::normal;
   /// Counts changes of `value`, so that copies of it know when they are old; 0 is a copy that was never made.
   std::uint64_t version = 1;
 };

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "tetrad/numerics/philox.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/recipe/recipe.h"
 
@@ -34,8 +33,6 @@ struct Pass {
 
   std::vector<OperandStats> stats;        //!< if `telemetry`
   std::optional<std::string> non_finite;  //!< the layer and operand that first had a value that is not finite
-
-  RandomStream random(std::uint32_t tensor) const { return {seed, step, microbatch, tensor}; }
 };
 
 }  // namespace tetrad

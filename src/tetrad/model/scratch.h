@@ -8,27 +8,28 @@
 
 #include "tetrad/core/tensor.h"
 #include "tetrad/ops/backend.h"
+#include "tetrad/ops/linear.h"
 
 namespace tetrad {
 
-/// Of the two linear layers of a block: one reads the norm, the other writes to the residual stream.
+/// The two linear layers of a block: one reads the norm, the other writes to the residual stream.
 enum class Place : std::uint8_t { first, second };
 
 class Scratch {
  public:
   enum Slot : std::uint8_t {
-    first_input,          //!< of a block's first linear layer, and, when that has read it …
+    first_input,          //!< what a block's first linear layer reads, and, once it has …
     mixed = first_input,  //!< … the output of the second; and what the head reads
     second_input,
     wide,       //!< output of the first linear layer
-    convolved,  //!< of Mamba-2, like the next two
+    convolved,  //!< Mamba-2's, like the next two
     scanned,
     states,
-    sums,             //!< of attention: log-sum-exp
-    gradient_wide,    //!< of a block's widest activation
-    gradient_middle,  //!< of what stands between
+    sums,             //!< attention's log-sum-exp
+    gradient_wide,    //!< gradient of a block's widest activation
+    gradient_middle,  //!< gradient of the input of the second linear layer
     gradient_middle_2,
-    gradient_narrow,  //!< of a norm's output
+    gradient_narrow,  //!< gradient of a norm's output
     slots,
   };
 
@@ -45,16 +46,16 @@ class Scratch {
     return {buffer.data(), dtype, rows, cols, cols, 1};
   }
 
-  /// For the operands of the products of one call.
-  QuantizedTensor& operand(std::size_t index) { return operands_[index]; }
+  /// For the operands of the products of one call of a linear layer.
+  LinearWorkspace& operands() { return operands_; }
   /// The codes of a linear layer's input along the tokens, where blocks do not keep them.
   QuantizedTensor& packed_input(Place place) { return packed_inputs_[static_cast<std::size_t>(place)]; }
 
   std::size_t bytes() const {
     std::size_t total = 0;
-    for (const auto& tensors : {std::span(operands_), std::span(packed_inputs_)})
-      for (const QuantizedTensor& tensor : tensors)
-        total += tensor.codes.capacity() + tensor.scales.capacity();
+    for (const QuantizedTensor* tensor :
+         {&operands_.first, &operands_.second, &packed_inputs_[0], &packed_inputs_[1]})
+      total += tensor->codes.capacity() + tensor->scales.capacity();
     for (const Buffer& buffer : buffers_) total += buffer.size();
     return total;
   }
@@ -62,7 +63,7 @@ class Scratch {
  private:
   Backend& backend_;
   std::array<Buffer, slots> buffers_;
-  std::array<QuantizedTensor, 2> operands_;
+  LinearWorkspace operands_;
   std::array<QuantizedTensor, 2> packed_inputs_;
 };
 
@@ -79,10 +80,10 @@ class Saved {
   MutableMatrixView view() {
     return own_.size() > 0 ? own_.view() : scratch_.get(slot_, dtype_, rows_, cols_);
   }
-  /// Of the first so many rows.
+  /// The first `row_count` rows.
   MutableMatrixView view(std::int64_t row_count) { return rows(view(), 0, row_count); }
   float* f32() { return static_cast<float*>(view().data); }
-  /// Of its own.
+  /// Bytes of its own memory.
   std::size_t bytes() const { return own_.bytes().size(); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Small binary floating-point formats: E2M1, E4M3, E5M2 (and the decoder of F16) from one definition.
+// Small binary floating-point formats: E2M1, E4M3 (and the decoder of F16) from one definition.
 //
 // The casts are written on the bits of |x| and without data-dependent branches, so that the compiler can
 // vectorise a loop around them and a GPU thread never diverges. Codes travel as 32-bit words for the same

@@ -38,7 +38,7 @@ struct TensorScale {
                            //!< cast
 };
 
-/// A NaN amax marks a tensor that had non-finite input; it decodes to NaN everywhere, so that nobody trains
+/// A NaN amax marks a tensor that had non-finite input; it decodes to NaN everywhere, so that no run trains
 /// on it.
 TETRAD_HD constexpr TensorScale tensor_scale(float amax, bool adaptive = false) {
   if (amax != amax) return {amax, amax, amax};

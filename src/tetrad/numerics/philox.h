@@ -43,7 +43,7 @@ struct RandomKey {
 struct RandomStream {
   static constexpr int kGroup = 16;
 
-  std::uint64_t seed = 0;        //!< of the run
+  std::uint64_t seed = 0;        //!< the run's seed
   std::uint32_t step = 0;        //!< optimizer step
   std::uint32_t microbatch = 0;  //!< within the step
   std::uint32_t tensor = 0;      //!< distinct for each tensor *and* each of its uses (row-wise, column-wise)

@@ -18,7 +18,7 @@ struct ActivationForward {
   Activation kind = Activation::swiglu;
   MatrixView x;                //!< [tokens, width * (swiglu ? 2 : 1)]
   MutableMatrixView y;         //!< [tokens, width]
-  AmaxReport* amax = nullptr;  //!< of y, if it is wanted
+  AmaxReport* amax = nullptr;  //!< where to report the amax of y; null: not wanted
 };
 
 struct ActivationBackward {
@@ -26,7 +26,7 @@ struct ActivationBackward {
   MatrixView x;
   MatrixView dy;
   MutableMatrixView dx;        //!< written; may lie where x does
-  AmaxReport* amax = nullptr;  //!< of dx, if it is wanted
+  AmaxReport* amax = nullptr;  //!< where to report the amax of dx; null: not wanted
 };
 
 // Throw Error where views do not fit together.

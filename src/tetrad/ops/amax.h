@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the operation that writes a matrix can tell the quantizers that read it next.
+// The amax of a matrix, reported by the operation that writes it to the quantizers that read it next.
 
 namespace tetrad {
 
 /// The largest magnitudes of a matrix, so that nobody has to read it only to find them. A backend that does
-/// not tell leaves `known` false; one that is told need not listen.
+/// not report them leaves `known` false; a quantizer may ignore them.
 struct AmaxReport {
   /// Two, in the backend's memory: of the matrix as it is; and of what the 16-point transform with the fixed
   /// signs makes of each of its columns, 16 rows at a time. NaN or infinity if a value is not finite.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The one interface through which everything above reaches the hardware. A backend implements every operation
-// of ops/; one that cannot throws at start-up, and nothing falls back silently.
+// The one interface through which everything above reaches the hardware. A backend implements all
+// operations of ops/; one that cannot throws at start-up, and nothing falls back silently.
 
 #include <algorithm>
 #include <array>
@@ -147,17 +147,23 @@ class Backend {
   virtual std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) = 0;
 };
 
-/// The CPU: always there.
-Backend& cpu_backend();
+struct CpuOptions {
+  int threads = 0;
+  std::string instruction_set;
+};
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
 
 struct CudaOptions {
   int device = 0;
   void* stream = nullptr;  //!< a cudaStream_t; null: one of its own
-  bool tune = true;        //!< false: no kernels are timed; for use inside other frameworks
+  bool tune = true;        //!< false: no kernels are timed, for use inside other frameworks
 };
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
+
+/// The CPU: always there.
+Backend& cpu_backend();
 
 /// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA.
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 Backend& cuda_backend();
 
 }  // namespace tetrad

@@ -94,6 +94,15 @@ void QuantStats::merge(const QuantStats& other) {
   max_error = std::max(max_error, other.max_error);
 }
 
+PackedSize packed_size(const QuantSpec& spec, std::int64_t rows, std::int64_t cols) {
+  QuantizedTensor tensor;
+  tensor.spec = spec;
+  tensor.rows = rows;
+  tensor.cols = cols;
+  const std::int64_t scale_bytes = spec.format == Format::fp8 ? 4 : 1;
+  return {rows * tensor.code_bytes_per_row(), tensor.scale_rows() * tensor.scale_cols() * scale_bytes};
+}
+
 std::int64_t QuantizedTensor::scale_rows() const {
   if (spec.block.is_whole()) return 1;
   return spec.format == Format::fp8 ? ceil_div(rows, spec.block.rows) : rows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The contract of quantization: what a quantizer is told, what it leaves behind, what it reports.
+// The contract of quantization: specification and options in, codes and scales out, statistics reported.
 //
 // A quantized matrix is described as its GEMM consumes it: [rows, cols] with the reduction dimension, and so
 // the blocks, along cols. Quantizing "along axis 0" therefore means quantizing the transposed view of the
@@ -41,11 +41,12 @@ struct BlockShape {
 struct QuantSpec {
   Format format = Format::nvfp4;
   BlockShape block = {1, 16};
-  int axis = 1;  //!< of the input that the blocks run along; 0 quantizes the transposed matrix
+  int axis = 1;  //!< the dimension of the input that blocks run along; 0 quantizes the transposed matrix
   Rounding rounding = Rounding::nearest;
   int hadamard = 0;  //!< size of the random Hadamard transform along the block axis; 0 = none
   std::uint32_t signs = kFixedSigns;
   bool adaptive = false;  //!< 4/6 block scaling (NVFP4 only)
+  friend bool operator==(const QuantSpec&, const QuantSpec&) = default;
 };
 
 /// How the codes of a quantized [rows, cols] matrix lie in memory. Packed pairs are always neighbours along
@@ -71,7 +72,7 @@ enum class Telemetry : std::uint8_t {
 };
 
 struct QuantStats {
-  float amax = 0;                      //!< of the values that were quantized (after the transform)
+  float amax = 0;                      //!< largest magnitude that was quantized (after the transform)
   std::int64_t non_finite = 0;         //!< NaN or infinite values; if any, the result decodes to NaN
   std::int64_t blocks = 0;             //!< with a scale of their own
   std::int64_t zero_scale_blocks = 0;  //!< blocks that are not all zero, whose scale underflowed to zero
@@ -95,7 +96,7 @@ struct QuantStats {
 struct PartOfTensor {
   std::int64_t first_row = 0;
   std::int64_t first_col = 0;   //!< a multiple of 16
-  std::int64_t total_cols = 0;  //!< of the whole tensor; 0 = this part has all columns
+  std::int64_t total_cols = 0;  //!< columns of the whole tensor; 0 = this part has all of them
 };
 
 struct QuantizeOptions {
@@ -110,7 +111,7 @@ struct QuantizeOptions {
   /// Tensor amax to scale by instead of the input's own: for a part of a tensor, or a scale shared between
   /// tensors.
   std::optional<float> amax = {};
-  const AmaxReport* input = nullptr;  //!< of the input, if its producer made one
+  const AmaxReport* input = nullptr;  //!< amax of the input, if its producer reported it
 };
 
 /// A quantized [rows, cols] matrix.
@@ -128,8 +129,8 @@ struct QuantizedTensor {
   Buffer device_amax;  //!< one f32
 
   std::int64_t code_bytes_per_row() const { return spec.format == Format::fp8 ? cols : cols / 2; }
-  /// Scales of 16x16 blocks are stored for each of their rows, so that 1x16 and 16x16 are one layout; those
-  /// of 128x128 blocks are stored once.
+  /// Scales of 16x16 blocks are stored for each of their rows, so that 1x16 and 16x16 are one layout; 128x128
+  /// blocks store theirs once.
   std::int64_t scale_rows() const;
   std::int64_t scale_cols() const;
 
@@ -145,6 +146,13 @@ struct QuantizedTensor {
 /// `what` names the tensor in the message.
 void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::string_view what);
 
+/// Bytes of the codes and of the scales of a [rows, cols] matrix (as consumed) in Form::packed.
+struct PackedSize {
+  std::int64_t codes = 0;
+  std::int64_t scales = 0;
+};
+PackedSize packed_size(const QuantSpec& spec, std::int64_t rows, std::int64_t cols);
+
 /// The block shape that a format has when nothing is said.
 BlockShape default_block(Format format);
 
@@ -157,16 +165,5 @@ BlockShape block_from_name(std::string_view name);
 
 /// One line for people: "nvfp4 1x16, stochastic, hadamard 16".
 std::string describe(const QuantSpec& spec);
-
-/// Wᵀ from W, for square blocks: the same codes and scales in the other order. Equal, byte for byte, to
-/// quantizing the transposed matrix with the same spec. Row-major tensors only.
-QuantizedTensor transposed(const QuantizedTensor& tensor);
-
-/// The same tensor with its bytes in row-major order.
-QuantizedTensor to_row_major(const QuantizedTensor& tensor);
-
-/// NVFP4 and MXFP4 block scales in the tiles that Blackwell's matrix library reads, and back.
-Buffer swizzle_scales(const QuantizedTensor& tensor);
-Buffer unswizzle_scales(std::span<const std::byte> swizzled, std::int64_t rows, std::int64_t cols);
 
 }  // namespace tetrad

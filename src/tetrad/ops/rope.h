@@ -27,7 +27,7 @@ struct Rope {
   MutableMatrixView x;  //!< [batch * sequence, heads * head_dim]
   std::int64_t sequence = 0;
   std::int64_t head_dim = 0;
-  std::int64_t first_position = 0;     //!< of row 0 of each sequence
+  std::int64_t first_position = 0;     //!< position of row 0 of each sequence
   const float* frequencies = nullptr;  //!< [head_dim / 2]
   bool inverse = false;                //!< the backward pass turns back
 };

@@ -9,7 +9,7 @@
 
 #include "tetrad/model/parameter.h"
 #include "tetrad/ops/backend.h"
-#include "tetrad/train/config.h"
+#include "tetrad/optim/config.h"
 
 namespace tetrad {
 
@@ -20,7 +20,7 @@ class AdamWOptimizer {
 
   /// What the gradients look like before they are used.
   struct GradientReport {
-    double norm = 0;               //!< of all gradients together
+    double norm = 0;               //!< norm of all gradients together
     std::string first_non_finite;  //!< name of the first parameter with a NaN or infinity; empty: none
   };
   GradientReport inspect();

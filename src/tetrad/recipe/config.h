@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Precision as one would write it in a configuration. resolve() turns it into a table (recipe.h).
+// Precision as one would write it in a configuration. A Recipe (recipe.h) is made from it.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tetrad {
+
+/// Every recipe; recipe.cpp has their tables.
+inline constexpr std::array<std::string_view, 4> kRecipeNames = {"bf16", "fp8", "mxfp4", "nvfp4"};
 
 /// Layers that stay in BF16: blocks counted from the ends, or by name ("blocks.3.*", "*.qkv", …; * matches
 /// anything). And those that stay in FP8.
@@ -30,7 +35,7 @@ struct RhtConfig {
 
 /// One operand of one GEMM, said explicitly: everything not said stays as the recipe has it.
 struct OperandConfig {
-  std::optional<std::string> format;    //!< bf16 | nvfp4 | mxfp4 | fp8
+  std::optional<std::string> format;    //!< bf16, or a Format
   std::optional<std::string> block;     //!< 1x16 | 16x16 | …
   std::optional<std::string> rounding;  //!< nearest | stochastic | stochastic-hardware
   std::optional<std::int64_t> hadamard;
@@ -41,13 +46,13 @@ struct OperandConfig {
 /// From a fraction of the token budget on, the pass uses another recipe.
 struct PrecisionSwitch {
   double at = 0;
-  std::optional<std::string> forward;   //!< bf16 | fp8 | mxfp4 | nvfp4
+  std::optional<std::string> forward;   //!< one of kRecipeNames
   std::optional<std::string> backward;  //!< nothing: unchanged
   friend bool operator==(const PrecisionSwitch&, const PrecisionSwitch&) = default;
 };
 
 struct PrecisionConfig {
-  std::string recipe = "nvfp4";  //!< bf16 | fp8 | mxfp4 | nvfp4
+  std::string recipe = "nvfp4";  //!< one of kRecipeNames
   HighPrecisionConfig high_precision;
   RhtConfig rht;
   std::optional<std::vector<std::string>>
@@ -59,7 +64,7 @@ struct PrecisionConfig {
   std::map<std::string, OperandConfig> operands;
   std::vector<PrecisionSwitch> schedule;
   std::string storage =
-      "bf16";  //!< of activations and of unquantized operands: bf16, or f32 for checking gradients
+      "bf16";  //!< type of activations and unquantized operands: bf16, or f32 for checking gradients
   friend bool operator==(const PrecisionConfig&, const PrecisionConfig&) = default;
 };
 

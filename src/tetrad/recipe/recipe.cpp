@@ -10,19 +10,11 @@
 namespace tetrad {
 namespace {
 
-constexpr std::array<std::string_view, kOperands> kNames = {"fprop.x", "fprop.w",  "dgrad.dy",
-                                                            "dgrad.w", "wgrad.dy", "wgrad.x"};
 enum class Role : std::uint8_t { activation, weight, gradient };
 constexpr std::array<Role, kOperands> kRoles = {Role::activation, Role::weight,   Role::gradient,
                                                 Role::weight,     Role::gradient, Role::activation};
 
 Role role_of(Operand operand) { return kRoles[static_cast<std::size_t>(operand)]; }
-
-std::string_view gemm_of(Operand operand) { return name_of(operand).substr(0, 5); }
-
-/// The matrix lies [tokens, features] or [out, in]; dgrad's weight and both of wgrad's operands are consumed
-/// along their first dimension.
-int axis_of(Operand operand) { return operand == Operand::dgrad_w || gemm_of(operand) == "wgrad" ? 0 : 1; }
 
 /// A recipe of the paper, before the switches of a configuration.
 struct Table {
@@ -43,11 +35,13 @@ constexpr std::array kTables = {
     Table{"nvfp4", Format::nvfp4, {1, 16}, {16, 16}, 16, true, 0, 0.15},
 };
 
+static_assert(std::ranges::equal(kTables, kRecipeNames, {}, &Table::name));
+
 const Table& find_table(std::string_view name) {
   const auto* found =
       std::find_if(kTables.begin(), kTables.end(), [&](const Table& t) { return t.name == name; });
-  TETRAD_CHECK(found != kTables.end(),
-               "precision: there is no recipe '{}'; there are bf16, fp8, mxfp4, nvfp4", name);
+  TETRAD_CHECK(found != kTables.end(), "precision: unknown recipe '{}'; valid recipes: {}", name,
+               fmt::join(kRecipeNames, ", "));
   return *found;
 }
 
@@ -83,7 +77,7 @@ void raise_to_fp8(LinearPrecision& precision) {
     std::optional<QuantSpec>& spec = precision[operand];
     if (!spec) continue;
     if (spec->format != Format::fp8) spec = plain_spec(find_table("fp8"), operand);
-    spec->hadamard = 0;  // of both operands of a product
+    spec->hadamard = 0;  // a transform is for both operands of a product
   }
 }
 
@@ -145,29 +139,22 @@ void pair_transforms(LinearPrecision& precision, Operand a, Operand b) {
 
 }  // namespace
 
-std::string_view name_of(Operand operand) { return kNames[static_cast<std::size_t>(operand)]; }
-
-bool LinearPrecision::weight_codes_shared() const {
-  const auto& forward = (*this)[Operand::fprop_w];
-  const auto& backward = (*this)[Operand::dgrad_w];
-  return forward && backward && forward->block.rows == forward->block.cols && forward->hadamard == 0 &&
-         backward->hadamard == 0 && forward->format == backward->format &&
-         forward->block == backward->block && forward->rounding == backward->rounding &&
-         forward->adaptive == backward->adaptive;
-}
-
 Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(config)), blocks_(blocks) {
   check_members(config_.rht.gemms, {"fprop", "dgrad", "wgrad"}, "rht.gemms");
   check_members(config_.sr, {"gradients", "activations", "weights"}, "sr");
   TETRAD_CHECK(config_.rht.signs == "fixed" || config_.rht.signs == "none" || config_.rht.signs == "per-step",
                "precision.rht.signs: '{}' is none of fixed, none, per-step", config_.rht.signs);
   for (const auto& [key, unused] : config_.operands)
-    TETRAD_CHECK(std::find(kNames.begin(), kNames.end(), key) != kNames.end(),
-                 "precision.operands: '{}' is none of {}", key, fmt::join(kNames, ", "));
-  table(config_.recipe);
-  for (const PrecisionSwitch& change : config_.schedule)
-    for (const auto& recipe : {change.forward, change.backward})
-      if (recipe) table(*recipe);
+    TETRAD_CHECK(std::find(kOperandNames.begin(), kOperandNames.end(), key) != kOperandNames.end(),
+                 "precision.operands: '{}' is none of {}", key, fmt::join(kOperandNames, ", "));
+  std::string_view forward = config_.recipe;
+  std::string_view backward = config_.recipe;
+  phases_.push_back(make_phase(forward, backward));
+  for (const PrecisionSwitch& change : config_.schedule) {
+    if (change.forward) forward = *change.forward;
+    if (change.backward) backward = *change.backward;
+    phases_.push_back(make_phase(forward, backward));
+  }
 }
 
 QuantSpec Recipe::base_spec(std::string_view recipe, Operand operand) const {
@@ -214,61 +201,60 @@ LinearPrecision Recipe::table(std::string_view recipe) const {
   return result;
 }
 
-bool Recipe::stays_high(const LayerId& layer, std::string_view recipe) const {
+Recipe::QuantizedBlocks Recipe::quantized_blocks(std::string_view recipe) const {
   const Table& base = find_table(recipe);
   const double last_default =
       base.high_last < 1 ? std::ceil(base.high_last * static_cast<double>(blocks_)) : base.high_last;
   const std::int64_t first = config_.high_precision.first.value_or(base.high_first);
   const std::int64_t last = config_.high_precision.last.value_or(static_cast<std::int64_t>(last_default));
-  return layer.block < first || layer.block >= blocks_ - last ||
-         any_matches(config_.high_precision.match, layer.name);
+  return {first, blocks_ - last};
+}
+
+Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view backward) const {
+  Phase phase{.names = {find_table(forward).name, find_table(backward).name},
+              .forward = quantized_blocks(forward),
+              .backward = quantized_blocks(backward),
+              .precisions = {}};
+  const LinearPrecision forward_table = table(forward);
+  const LinearPrecision backward_table = table(backward);
+  const auto take = [](LinearPrecision& precision, const LinearPrecision& from,
+                       std::initializer_list<Operand> operands) {
+    for (const Operand operand : operands) precision[operand] = from[operand];
+    precision.per_step_signs = from.per_step_signs;
+  };
+  for (const bool in_forward : {false, true})
+    for (const bool in_backward : {false, true})
+      for (const bool fp8 : {false, true}) {
+        LinearPrecision& precision = phase.precisions[in_forward][in_backward][fp8];
+        if (in_forward) take(precision, forward_table, {Operand::fprop_x, Operand::fprop_w});
+        if (in_backward)
+          take(precision, backward_table,
+               {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
+        if (fp8) raise_to_fp8(precision);
+      }
+  return phase;
 }
 
 bool Recipe::stays_fp8(const LayerId& layer) const {
   return any_matches(config_.high_precision.fp8, layer.name);
 }
 
-Recipe::Names Recipe::names_at(double progress) const {
-  Names names{config_.recipe, config_.recipe};
-  for (const PrecisionSwitch& change : config_.schedule) {
-    if (progress < change.at) break;
-    if (change.forward) names.forward = *change.forward;
-    if (change.backward) names.backward = *change.backward;
-  }
-  return names;
+const Recipe::Phase& Recipe::phase_at(double progress) const {
+  std::size_t phase = 0;
+  while (phase < config_.schedule.size() && progress >= config_.schedule[phase].at) ++phase;
+  return phases_[phase];
 }
 
-LinearPrecision Recipe::at(const LayerId& layer, double progress) const {
-  const auto [forward, backward] = names_at(progress);
-  LinearPrecision result;
-  const auto take = [&](std::string_view recipe, std::initializer_list<Operand> operands) {
-    if (stays_high(layer, recipe)) return;
-    const LinearPrecision from = table(recipe);
-    for (const Operand operand : operands) result[operand] = from[operand];
-    result.per_step_signs = from.per_step_signs;
-  };
-  take(forward, {Operand::fprop_x, Operand::fprop_w});
-  take(backward, {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
-  if (stays_fp8(layer)) raise_to_fp8(result);
-  return result;
+const LinearPrecision& Recipe::at(const LayerId& layer, double progress) const {
+  const Phase& phase = phase_at(progress);
+  const bool named = any_matches(config_.high_precision.match, layer.name);
+  const bool in_forward = !named && phase.forward.contains(layer.block);
+  const bool in_backward = !named && phase.backward.contains(layer.block);
+  return phase.precisions[in_forward][in_backward][stays_fp8(layer)];
 }
 
 DType storage_type(const PrecisionConfig& config) {
   return config.storage == "f32" ? DType::f32 : DType::bf16;
-}
-
-std::string describe(const LinearPrecision& precision, std::string_view storage) {
-  std::string text;
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    const auto& spec = precision[operand];
-    if (i % 2 == 0)
-      text += fmt::format("{}{} ", i == 0 ? "" : " | ", gemm_of(operand));
-    else
-      text += " · ";
-    text += fmt::format("{} {}", name_of(operand).substr(6), spec ? describe(*spec) : std::string(storage));
-  }
-  return text;
 }
 
 bool matches(std::string_view pattern, std::string_view text) {

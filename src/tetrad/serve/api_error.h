@@ -14,8 +14,10 @@ class ApiError : public HttpError {
   ApiError(int status, const std::string& message, std::string parameter = {}, std::string code = {})
       : HttpError(status, message), parameter_(std::move(parameter)), code_(std::move(code)) {}
 
-  const std::string& parameter() const { return parameter_; }  //!< of the request that is wrong; empty: none
-  const std::string& code() const { return code_; }            //!< for programs; empty: none
+  const std::string& parameter() const {
+    return parameter_;
+  }                                                  //!< which one of the request is wrong; empty: none
+  const std::string& code() const { return code_; }  //!< for programs; empty: none
 
  private:
   std::string parameter_;

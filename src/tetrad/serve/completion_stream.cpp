@@ -42,7 +42,7 @@ struct CompletionStream::Choice {
   explicit Choice(const Tokenizer* tokenizer) : logprobs(tokenizer) {}
   Logprobs logprobs;
   std::string text;              //!< that was not sent yet
-  std::size_t prompt_bytes = 0;  //!< of it that are no generated text
+  std::size_t prompt_bytes = 0;  //!< leading bytes that are not generated text
   bool begun = false;
 };
 

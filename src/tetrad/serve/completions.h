@@ -22,7 +22,7 @@ struct CompletionContext {
   std::int64_t vocab = 0;                //!< ids are below it
   std::int64_t max_length = 0;           //!< tokens of prompt and continuation
   std::int64_t max_sequences = 2048;     //!< prompts times n of one request
-  std::int64_t max_tokens = 1 << 18;     //!< of all these together, prompts and continuations
+  std::int64_t max_tokens = 1 << 18;     //!< tokens of all these together, prompts and continuations
   const Tokenizer* tokenizer = nullptr;  //!< null: ids alone are understood
 };
 
@@ -38,7 +38,7 @@ struct CompletionRequest {
   bool include_usage = false;  //!< in the stream
   std::vector<std::string> stop;
 
-  std::int64_t tokens() const;  //!< of prompts and continuations, at most
+  std::int64_t tokens() const;  //!< prompts and continuations, at most
 };
 
 /// Throws ApiError (400; 404 for another model) that says which parameter is wrong. `seed` is for requests

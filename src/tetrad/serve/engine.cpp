@@ -8,7 +8,6 @@
 
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/score.h"
-#include "tetrad/http/request.h"
 
 namespace tetrad {
 namespace {
@@ -89,7 +88,7 @@ Engine::JobPointer Engine::enqueue(std::vector<GenerationTask> tasks, bool wants
   auto job = std::make_shared<Job>();
   job->wants_progress = wants_progress;
   const std::lock_guard lock(mutex_);
-  if (stopping_) throw HttpError(503, kStopping);
+  if (stopping_) throw EngineError(EngineError::Kind::unavailable, kStopping);
   turns_.push_back(job);
   // From here on they hold each other, until run() lets go.
   for (const SequencePointer& sequence : all) sequence->job = job;
@@ -114,7 +113,7 @@ void Engine::wait(Job& job, const IsAbandoned& is_abandoned, const OnProgress& o
       continue;
     }
     lock.unlock();
-    if (is_abandoned()) throw HttpError(499, "the client went away");
+    if (is_abandoned()) throw EngineError(EngineError::Kind::abandoned, "the client went away");
     lock.lock();
   }
 }
@@ -124,7 +123,7 @@ void Engine::report(std::unique_lock<std::mutex>& lock, const Job& job, const On
     Sequence& sequence = *job.all[i];
     const bool is_new = sequence.is_done && !sequence.was_reported;
     if (!is_new && sequence.news.tokens.empty()) continue;
-    if (is_new && sequence.failure) throw HttpError(sequence.failure->status, sequence.failure->message);
+    if (is_new && sequence.failure) throw *sequence.failure;
     const Generation news = std::exchange(sequence.news, {});
     sequence.was_reported = is_new;
     if (!on_progress) continue;
@@ -159,7 +158,7 @@ bool Engine::wait_for_work(Group& active) {
   for (const JobPointer& job : turns_) active.insert(active.end(), job->waiting.begin(), job->waiting.end());
   turns_.clear();
   for (const SequencePointer& sequence : active) {
-    sequence->failure = Failure{503, kStopping};
+    sequence->failure = EngineError{EngineError::Kind::unavailable, kStopping};
     sequence->is_done = true;
   }
   done_.notify_all();
@@ -215,14 +214,14 @@ std::vector<Engine::Group> Engine::passes(const Group& active) const {
 }
 
 void Engine::step(const Group& group) {
-  std::optional<Failure> failure;
+  std::optional<EngineError> failure;
   try {
     compute(group);
     is_well_ = true;
   } catch (const std::bad_alloc&) {
-    failure = Failure{503, kNoMemory};
+    failure = EngineError{EngineError::Kind::unavailable, kNoMemory};
   } catch (const std::exception& exception) {
-    failure = Failure{500, exception.what()};
+    failure = EngineError{EngineError::Kind::failed, exception.what()};
     is_well_ = false;
   }
   for (const SequencePointer& sequence : group) {
@@ -230,7 +229,7 @@ void Engine::step(const Group& group) {
     try {
       sequence->ends = sequence->failure || ends(*sequence);
     } catch (const std::exception& exception) {
-      sequence->failure = Failure{500, exception.what()};
+      sequence->failure = EngineError{EngineError::Kind::failed, exception.what()};
       sequence->ends = true;
     }
   }
@@ -273,9 +272,9 @@ bool Engine::begin(Sequence& sequence) const {
     if (task.score_prompt) sequence.result.prompt_scores.resize(task.prompt.size() - 1);
     return true;
   } catch (const std::bad_alloc&) {
-    sequence.failure = Failure{503, kNoMemory};
+    sequence.failure = EngineError{EngineError::Kind::unavailable, kNoMemory};
   } catch (const std::exception& exception) {
-    sequence.failure = Failure{503, exception.what()};
+    sequence.failure = EngineError{EngineError::Kind::unavailable, exception.what()};
   }
   return false;
 }
@@ -310,7 +309,7 @@ void Engine::compute(const Group& group) {
         take(*row.sequence, row.token, logits.subspan(static_cast<std::size_t>(i) * vocab, vocab));
       } catch (const std::exception& exception) {
         const std::lock_guard lock(failures);
-        row.sequence->failure = Failure{500, exception.what()};
+        row.sequence->failure = EngineError{EngineError::Kind::failed, exception.what()};
       }
     });
   });

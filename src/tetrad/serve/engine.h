@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "tetrad/core/error.h"
 #include "tetrad/eval/sampler.h"
 #include "tetrad/model/decoder.h"
 
@@ -54,15 +55,31 @@ enum class Finish : std::uint8_t {
 };
 
 struct Generation {
-  std::vector<TokenScore> prompt_scores;  //!< of each token of the prompt but the first, if asked for
+  std::vector<TokenScore> prompt_scores;  //!< each token of the prompt but the first, if asked for
   std::vector<std::int32_t> tokens;       //!< generated, with the end token
-  std::vector<TokenScore> scores;         //!< of those, if asked for
+  std::vector<TokenScore> scores;         //!< their scores, if asked for
   Finish finish = Finish::length;
+};
+
+/// Why there is no result.
+class EngineError : public Error {
+ public:
+  enum class Kind : std::uint8_t {
+    abandoned,    //!< nobody waits for it any more
+    unavailable,  //!< the engine stops, or there is no memory now
+    failed,       //!< the computation
+  };
+  EngineError(Kind kind, const std::string& message) : Error(message), kind_(kind) {}
+
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
 };
 
 struct EngineOptions {
   std::int64_t batch = 16;     //!< sequences at a time
-  std::int64_t tokens = 4096;  //!< of one pass, unless a single sequence has more
+  std::int64_t tokens = 4096;  //!< tokens in one pass, unless a single sequence has more
 };
 
 class Engine {
@@ -78,8 +95,8 @@ class Engine {
   using OnProgress = std::function<void(std::size_t task, const Generation& news, bool is_done)>;
 
   /// Waits for all of them. `is_abandoned` is asked now and then; then the work is dropped, and also if
-  /// `on_progress` throws; both are called by the thread that waits. Throws HttpError: 499 if abandoned, 503
-  /// if the engine stops or there is no memory, 500 if the computation fails. May be called by many threads.
+  /// `on_progress` throws; both are called by the thread that waits. Throws EngineError. May be called by
+  /// many threads.
   std::vector<Generation> run(std::vector<GenerationTask> tasks, const IsAbandoned& is_abandoned,
                               const OnProgress& on_progress = {});
 
@@ -99,7 +116,7 @@ class Engine {
   /// The tasks of one call of run(). All of it is guarded by the mutex. It lets go of its sequences, which
   /// hold it, when run() ends.
   struct Job {
-    Group all;                            //!< of the thread that waits
+    Group all;                            //!< owned by the thread that waits
     std::deque<SequencePointer> waiting;  //!< for a place
     std::int64_t active = 0;
     bool is_abandoned = false;
@@ -107,18 +124,13 @@ class Engine {
   };
   using JobPointer = std::shared_ptr<Job>;
 
-  struct Failure {
-    int status = 500;
-    std::string message;
-  };
-
   struct Sequence {
     GenerationTask task;
     Generation result;
     Session session;
-    std::optional<Failure> failure;  //!< why there is no result
-    std::int32_t next = 0;           //!< the newest token, which the session has not read
-    bool ends = false;               //!< with this pass
+    std::optional<EngineError> failure;  //!< why there is no result
+    std::int32_t next = 0;               //!< the newest token, which the session has not read
+    bool ends = false;                   //!< with this pass
     JobPointer job;
     // Guarded by the mutex:
     Generation news;            //!< since the last progress, where that is wanted

@@ -42,6 +42,17 @@ Json error_json(const HttpError& error) {
             {"code", api != nullptr ? or_null(api->code()) : Json()}}}};
 }
 
+int status_of(EngineError::Kind kind) {
+  switch (kind) {
+    case EngineError::Kind::abandoned:
+      return 499;
+    case EngineError::Kind::unavailable:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
 std::string note_of(const CompletionRequest& request, std::size_t completion_tokens) {
   const Json usage = usage_json(request, completion_tokens);
   return fmt::format("{} sequences, {} + {} tokens",
@@ -147,10 +158,19 @@ HttpResponse Service::complete(const HttpRequest& request, const IsGone& is_gone
                  {"created", now()},
                  {"model", context_.model}};
   if (work->request.stream) return stream(std::move(work), is_gone);
-  const std::vector<Generation> generations = engine_.run(tasks_of(work->request, context_), is_gone);
+  const std::vector<Generation> generations = generate(work->request, is_gone, {});
   Json response = completion_response(work->request, context_, generations);
   response.update(work->frame);
   return json_response(response, note_of(work->request, response["usage"]["completion_tokens"]));
+}
+
+std::vector<Generation> Service::generate(const CompletionRequest& request, const IsGone& is_gone,
+                                          const Engine::OnProgress& on_progress) {
+  try {
+    return engine_.run(tasks_of(request, context_), is_gone, on_progress);
+  } catch (const EngineError& error) {
+    throw HttpError(status_of(error.kind()), error.what());
+  }
 }
 
 HttpResponse Service::stream(std::shared_ptr<Work> work, const IsGone& is_gone) {
@@ -166,9 +186,9 @@ HttpResponse Service::stream(std::shared_ptr<Work> work, const IsGone& is_gone) 
     };
     CompletionStream stream(request, context_, work->frame, send);
     try {
-      engine_.run(
-          tasks_of(request, context_), is_gone,
-          [&](std::size_t task, const Generation& news, bool is_done) { stream.add(task, news, is_done); });
+      generate(request, is_gone, [&](std::size_t task, const Generation& news, bool is_done) {
+        stream.add(task, news, is_done);
+      });
     } catch (const HttpError& error) {
       if (!begun) throw;  // it can still be the response
       stream.fail(error_json(error));

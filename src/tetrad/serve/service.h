@@ -32,6 +32,9 @@ class Service final : public HttpHandler {
 
   HttpResponse complete(const HttpRequest& request, const IsGone& is_gone);
   HttpResponse stream(std::shared_ptr<Work> work, const IsGone& is_gone);
+  /// Throws HttpError where the engine has no result.
+  std::vector<Generation> generate(const CompletionRequest& request, const IsGone& is_gone,
+                                   const Engine::OnProgress& on_progress);
   HttpResponse tokenize(const HttpRequest& request) const;
   HttpResponse detokenize(const HttpRequest& request) const;
   HttpResponse tokenizer_info() const;
@@ -45,9 +48,9 @@ class Service final : public HttpHandler {
   CompletionContext context_;
   Log log_;
   std::int64_t started_;                        //!< seconds since 1970
-  std::uint64_t seed_;                          //!< of requests that name none, with their number
+  std::uint64_t seed_;                          //!< for requests that name none, with their number
   std::atomic<std::uint64_t> completions_ = 0;  //!< so far
-  std::atomic<std::int64_t> tokens_ = 0;        //!< of the completions under way
+  std::atomic<std::int64_t> tokens_ = 0;        //!< tokens of the completions under way
 };
 
 }  // namespace tetrad

@@ -35,7 +35,7 @@ void MergeTable::apply(std::vector<std::int32_t>& ids) const {
 /// Quadratic, but without overhead: nearly all words have a few bytes.
 void MergeTable::apply_short(std::vector<std::int32_t>& ids) const {
   if (ids.size() < 2) return;
-  std::vector<Merge> pairs(ids.size() - 1);  // of ids[i] and ids[i + 1]
+  std::vector<Merge> pairs(ids.size() - 1);  // pairs[i]: ids[i] and ids[i + 1]
   for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i] = find(ids[i], ids[i + 1]);
   while (!pairs.empty()) {
     const auto best = std::ranges::min_element(pairs, {}, &Merge::rank);

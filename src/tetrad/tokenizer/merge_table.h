@@ -19,7 +19,7 @@ class MergeTable {
 
   explicit MergeTable(std::size_t merges = 0);
 
-  /// False if the pair is there already. At most as many as the constructor was told.
+  /// False if the pair is there already. At most as many as the constructor was given.
   bool insert(std::int32_t left, std::int32_t right, Merge merge);
 
   Merge find(std::int32_t left, std::int32_t right) const {

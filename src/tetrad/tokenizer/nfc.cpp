@@ -14,7 +14,7 @@ namespace {
 
 #include "tetrad/tokenizer/nfc_tables.inc"
 
-constexpr char32_t kPoints = 0x110000;  //!< of Unicode; beyond them are bytes that are not UTF-8
+constexpr char32_t kPoints = 0x110000;  //!< end of Unicode; larger values are bytes that are not UTF-8
 
 /// Korean syllables are computed: L + V and LV + T.
 constexpr char32_t kSyllables = 0xAC00;
@@ -146,7 +146,7 @@ void order_marks(std::u32string& points, const Tables& tables) {
 void compose(std::u32string& points, const Tables& tables) {
   std::size_t kept = 0;  // points[0, kept) are done
   std::size_t starter = points.size();
-  int last_class = -1;  // of what stands between the starter and the next; -1: nothing
+  int last_class = -1;  // class of the last mark after the starter; -1: none
   for (const char32_t point : points) {
     const int kind = tables.combining_class(point);
     const char32_t whole =
@@ -169,7 +169,7 @@ void compose(std::u32string& points, const Tables& tables) {
 
 std::string normalize_nfc(std::string_view text) {
   static const Tables tables;
-  constexpr std::uint8_t kFirstUnsure = 0xCC;  // of U+0300; all before it are as they should be
+  constexpr std::uint8_t kFirstUnsure = 0xCC;  // first byte of U+0300; everything before is in NFC
   const auto is_plain = [](char c) { return static_cast<std::uint8_t>(c) < kFirstUnsure; };
   if (std::ranges::all_of(text, is_plain)) return std::string(text);
   std::u32string points;

@@ -127,7 +127,7 @@ std::size_t cased_word_end(std::string_view text, std::size_t begin) {
   return begin;
 }
 
-/// What tells the successors of the GPT-2 split apart.
+/// How the successors of the GPT-2 split differ.
 struct ContractionsFirst {
   static constexpr bool kContractionFirst = true;
   static constexpr bool kContractionAfterWord = false;

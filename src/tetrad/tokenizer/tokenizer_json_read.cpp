@@ -171,7 +171,7 @@ class Reader {
   std::string where_;
   BpeDefinition definition_;
   std::int64_t max_id_ = 0;
-  std::unordered_map<std::string, std::int32_t> ids_;  //!< of the model's vocabulary, by spelling
+  std::unordered_map<std::string, std::int32_t> ids_;  //!< the model's vocabulary, by spelling
 };
 
 }  // namespace

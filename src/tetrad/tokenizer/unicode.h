@@ -9,7 +9,7 @@
 
 namespace tetrad {
 
-/// The classes that split patterns tell apart; a character is in exactly one. They are those of Unicode 16,
+/// The classes that split patterns distinguish; a character is in exactly one. They are those of Unicode 16,
 /// as in the regular expressions of the `tokenizers` package.
 enum class CharClass : std::uint16_t {
   other = 1,

@@ -8,19 +8,10 @@
 
 #include "tetrad/data/config.h"
 #include "tetrad/model/config.h"
+#include "tetrad/optim/config.h"
 #include "tetrad/recipe/config.h"
 
 namespace tetrad {
-
-struct OptimConfig {
-  double lr = 3e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0.1;
-  double clip = 1.0;  //!< global gradient norm; 0 = no clipping
-  friend bool operator==(const OptimConfig&, const OptimConfig&) = default;
-};
 
 struct ScheduleConfig {
   std::string kind = "wsd";  //!< wsd | cosine | constant
@@ -32,7 +23,7 @@ struct ScheduleConfig {
 
 struct EvalConfig {
   std::int64_t every = 0;       //!< steps; 0 = only at the end
-  std::int64_t sequences = 64;  //!< of each source's held-out tokens
+  std::int64_t sequences = 64;  //!< how many of each source's held-out tokens are used
   friend bool operator==(const EvalConfig&, const EvalConfig&) = default;
 };
 

@@ -23,13 +23,13 @@ struct StepMetrics {
   double lr = 0;
   double tokens_per_s = 0;
   double tflops = 0;
-  double seconds = 0;  //!< of this step
+  double seconds = 0;  //!< duration of this step
   std::int64_t memory_bytes = 0;
-  std::optional<double> joules;       //!< of this step, where the hardware says
+  std::optional<double> joules;       //!< energy of this step, where the hardware reports it
   std::optional<double> device_busy;  //!< share of the time, where the hardware says
   bool skipped = false;
-  // Of what comes next, and not in the files:
-  std::int64_t phase = 0;         //!< of the data
+  // What comes next; not in the files:
+  std::int64_t phase = 0;         //!< phase of the data
   std::string forward, backward;  //!< recipes
 };
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/train/checkpoint_folder.h"
 
 namespace tetrad {
 namespace {

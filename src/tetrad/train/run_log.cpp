@@ -2,7 +2,6 @@
 #include "tetrad/train/run_log.h"
 
 #include <fmt/chrono.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -12,38 +11,24 @@
 
 namespace tetrad {
 
-RunLog::RunLog(const std::filesystem::path& file) : file_(std::fopen(file.c_str(), "a")) {
+RunLog::RunLog(const std::filesystem::path& file, Display& display)
+    : file_(std::fopen(file.c_str(), "a")), display_(display) {
   if (!file_) fail_errno("cannot write " + file.string(), ExitCode::bad_input);
 }
 
 void RunLog::to_file(const std::string& line) {
-  if (!file_) return;
   fmt::print(file_.get(), "{:%Y-%m-%d %H:%M:%S} {}\n", fmt::gmtime(std::time(nullptr)), line);
   std::fflush(file_.get());
 }
 
-void RunLog::end_progress() {
-  if (in_progress_line_) fmt::print(stderr, "\n");
-  in_progress_line_ = false;
-}
-
 void RunLog::write(const std::string& line) {
   to_file(line);
-  if (quiet_) return;
-  end_progress();
-  fmt::print(stderr, "{}{}\n", prefix_, line);
+  if (!quiet_) display_.say(prefix_ + line);
 }
 
 void RunLog::progress(const std::string& line) {
   to_file(line);
-  if (quiet_) return;
-  if (isatty(STDERR_FILENO) == 0) {
-    fmt::print(stderr, "{}{}\n", prefix_, line);
-    return;
-  }
-  fmt::print(stderr, "\r\x1b[K{}{}", prefix_, line);
-  std::fflush(stderr);
-  in_progress_line_ = true;
+  if (!quiet_) display_.progress(prefix_ + line);
 }
 
 double steady_seconds() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a run tells people: messages and a progress line on stderr, and all of it in log.txt.
+// What a run tells people: messages and lines of progress on a display, and all of it in log.txt.
 
 #include <fmt/format.h>
 
@@ -10,13 +10,14 @@
 #include <string>
 #include <utility>
 
+#include "tetrad/core/display.h"
+
 namespace tetrad {
 
 class RunLog {
  public:
-  RunLog() = default;
-  /// Also appends to a file.
-  explicit RunLog(const std::filesystem::path& file);
+  /// Appends to a file.
+  RunLog(const std::filesystem::path& file, Display& display);
 
   /// In front of every line for people, not in the file: which of several runs it is about.
   void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
@@ -29,7 +30,6 @@ class RunLog {
     write(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  /// On a terminal, replaces the line before it; elsewhere, a line of its own.
   void progress(const std::string& line);
 
  private:
@@ -38,12 +38,11 @@ class RunLog {
   };
   void write(const std::string& line);
   void to_file(const std::string& line);
-  void end_progress();
 
   std::unique_ptr<std::FILE, Close> file_;
+  Display& display_;
   std::string prefix_;
   bool quiet_ = false;
-  bool in_progress_line_ = false;
 };
 
 /// Seconds on a clock that only goes forward.

@@ -11,18 +11,18 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/checkpoint/checkpoint_store.h"
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/data/dataset.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/recipe/recipe.h"
-#include "tetrad/train/checkpoint_store.h"
 #include "tetrad/train/config.h"
 #include "tetrad/train/health.h"
 #include "tetrad/train/metrics.h"
 #include "tetrad/train/run_log.h"
 #include "tetrad/train/signals.h"
-#include "tetrad/train/snapshot.h"
 
 namespace tetrad {
 
@@ -60,7 +60,7 @@ class Trainer {
   /// between. For a run of which only the metrics matter.
   void leave_out_ends() { saves_ends_ = false; }
 
-  /// Of the last evaluation.
+  /// The last evaluation, by source.
   const std::vector<EvalMetrics>& evaluations() const { return evaluations_; }
 
  private:

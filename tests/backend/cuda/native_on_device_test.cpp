@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "oracle/inputs.h"
+#include "support/quantized_layout.h"
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cuda/common/error.h"
@@ -19,6 +20,9 @@
 
 namespace tetrad::cuda {
 namespace {
+
+using tetrad::testing::swizzle_scales;
+using tetrad::testing::transposed;
 
 Device& device() {
   static Device instance;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "oracle/inputs.h"
+#include "support/quantized_layout.h"
 #include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cuda/common/transposed_tile.cuh"
 #include "tetrad/backend/cuda/gemm/native.h"
@@ -16,6 +17,9 @@
 
 namespace tetrad::cuda {
 namespace {
+
+using tetrad::testing::swizzle_scales;
+using tetrad::testing::transposed;
 
 constexpr int kAmpere = 8;
 constexpr int kHopper = 9;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of the CUDA quantizer's threads, done on the host one item after another, against the CPU backend:
-// a machine without a GPU can tell whether the arithmetic and the addresses are right.
+// a machine without a GPU can test the arithmetic and the addresses.
 
 #include "backend/cuda/quantize_kernels.h"
 

@@ -204,7 +204,7 @@ TEST(Fp8Tiles, TakeAnyNumberOfRows) {
   }
 }
 
-/// Quantizes in both forms and compares.
+/// Quantizes along rows and along columns, and compares.
 void expect_mx_blocks_equal(const MatrixView& x, const QuantSpec& spec, CodeOrder order) {
   const QuantizeOptions options = options_of(order, Form::packed);
   QuantizedTensor expected;

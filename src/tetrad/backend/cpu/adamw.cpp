@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tetrad/backend/cpu/element.h"
+#include "tetrad/backend/cpu/sums.h"
 
 namespace tetrad::cpu {
 namespace {
@@ -56,11 +57,11 @@ std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) {
   parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
     const Piece& piece = pieces[static_cast<std::size_t>(index)];
     const float* gradient = tensors[piece.tensor].gradient;
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = piece.first; i < piece.last; ++i)
-      sum += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
-    sums[static_cast<std::size_t>(index)] = sum;
+    sums[static_cast<std::size_t>(index)] =
+        sum_in_lanes<double>(piece.last - piece.first, [&](std::int64_t i, double sum) {
+          const auto x = static_cast<double>(gradient[piece.first + i]);
+          return sum + x * x;
+        });
   });
   std::vector<double> norms(tensors.size(), 0.0);
   for (std::size_t i = 0; i < pieces.size(); ++i) norms[pieces[i].tensor] += sums[i];

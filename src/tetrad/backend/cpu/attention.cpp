@@ -14,6 +14,7 @@
 #include "tetrad/backend/cpu/math.h"
 #include "tetrad/backend/cpu/product.h"
 #include "tetrad/backend/cpu/rows.h"
+#include "tetrad/backend/cpu/sums.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/threads.h"
 
@@ -99,14 +100,12 @@ void update_softmax(const Square& square, const Tiles& tiles) {
     float* row = tiles.scores + r * kTile;
     const std::int64_t columns = square.columns(r);
     const float largest = maximum[r];
-    float row_sum = 0;
-#pragma omp simd reduction(+ : row_sum)
-    for (std::int64_t c = 0; c < columns; ++c) {
+    const float row_sum = sum_in_lanes<float>(columns, [&](std::int64_t c, float s) {
       row[c] = fast_exp(row[c] - largest);
-      row_sum += row[c];
-    }
+      return s + row[c];
+    });
     const float factor = tiles.factor[r];
-    sum[r] = sum[r] * factor + row_sum;
+    sum[r] = fused(sum[r], factor, row_sum);
     if (factor == 1) continue;
     float* out = tiles.out + (square.first + r) * tiles.width;
     for (std::int64_t c = 0; c < tiles.width; ++c) out[c] *= factor;

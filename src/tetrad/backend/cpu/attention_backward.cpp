@@ -10,6 +10,7 @@
 #include "tetrad/backend/cpu/math.h"
 #include "tetrad/backend/cpu/product.h"
 #include "tetrad/backend/cpu/rows.h"
+#include "tetrad/backend/cpu/sums.h"
 #include "tetrad/core/threads.h"
 
 namespace tetrad::cpu {
@@ -103,12 +104,7 @@ void differentiate(const Square& square, std::int64_t head_dim, const float* log
 void sum_products(const AttentionBackward& op, const Part& part, const Matrices& m) {
   load_rows(op.out, part, 1, m.dq, m.width);
   for (std::int64_t t = 0; t < part.rows; ++t) {
-    const float* out = m.dq + t * m.width;
-    const float* dout = m.dout + t * m.width;
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < m.width; ++c) sum += out[c] * dout[c];
-    m.delta[t] = sum;
+    m.delta[t] = dot(m.dq + t * m.width, m.dout + t * m.width, m.width);
   }
 }
 

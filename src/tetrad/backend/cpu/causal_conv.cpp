@@ -52,27 +52,27 @@ class Tile {
 void slide(const float* in, const float* weights, std::int64_t kernel, const float* bias, std::int64_t rows,
            float* out) {
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < kStrip; c += kVector) {
-      F32x16 sum = load_lanes(bias + c);
+    for (std::int64_t c = 0; c < kStrip; c += kNativeLanes) {
+      F32xN sum = load_native(bias + c);
       for (std::int64_t j = 0; j < kernel; ++j)
-        sum += load_lanes(weights + j * kStrip + c) * load_lanes(in + (r + j) * kStrip + c);
-      store_lanes(sum, out + r * kStrip + c);
+        sum = fused(load_native(weights + j * kStrip + c), load_native(in + (r + j) * kStrip + c), sum);
+      store_native(sum, out + r * kStrip + c);
     }
 }
 
 /// sums[j] += sum over rows of dsum[r] * x[r + j], and sums[kernel] += sum over rows of dsum[r].
 void sum_weight_gradients(const float* dsum, const float* x, std::int64_t kernel, std::int64_t rows,
                           float* sums) {
-  for (std::int64_t c = 0; c < kStrip; c += kVector) {
+  for (std::int64_t c = 0; c < kStrip; c += kNativeLanes) {
     for (std::int64_t j = 0; j < kernel; ++j) {
-      F32x16 sum = load_lanes(sums + j * kStrip + c);
+      F32xN sum = load_native(sums + j * kStrip + c);
       for (std::int64_t r = 0; r < rows; ++r)
-        sum += load_lanes(dsum + r * kStrip + c) * load_lanes(x + (r + j) * kStrip + c);
-      store_lanes(sum, sums + j * kStrip + c);
+        sum = fused(load_native(dsum + r * kStrip + c), load_native(x + (r + j) * kStrip + c), sum);
+      store_native(sum, sums + j * kStrip + c);
     }
-    F32x16 sum = load_lanes(sums + kernel * kStrip + c);
-    for (std::int64_t r = 0; r < rows; ++r) sum += load_lanes(dsum + r * kStrip + c);
-    store_lanes(sum, sums + kernel * kStrip + c);
+    F32xN sum = load_native(sums + kernel * kStrip + c);
+    for (std::int64_t r = 0; r < rows; ++r) sum += load_native(dsum + r * kStrip + c);
+    store_native(sum, sums + kernel * kStrip + c);
   }
 }
 

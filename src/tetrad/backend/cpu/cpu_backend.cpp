@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cblas.h>
-#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 #include "tetrad/backend/cpu/activation.h"
 #include "tetrad/backend/cpu/adamw.h"
 #include "tetrad/backend/cpu/attention.h"
-#include "tetrad/backend/cpu/bf16_kernel.h"
+#include "tetrad/backend/cpu/kernel_bf16.h"
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cpu/elementwise.h"
 #include "tetrad/backend/cpu/embedding.h"
@@ -61,24 +59,20 @@ void parallel_pieces(std::size_t bytes, const Body& body) {
 
 class CpuBackend final : public Backend {
  public:
-  // Threads are ours: every SGEMM is one tile on one thread.
-  CpuBackend() { openblas_set_num_threads(1); }
-
   std::string_view name() const override { return "cpu"; }
 
   std::vector<Property> properties() const override {
     return {{"processor", processor_name()},
             {"threads", std::to_string(thread_count())},
-            {"compiled for", std::string(instruction_set())},
-            {"OpenBLAS", fmt::format("{} (kernels: {})", openblas_get_config(), openblas_get_corename())}};
+            {"compiled for", std::string(instruction_set())}};
   }
 
   std::vector<Property> kernels() const override {
     return {{"quantize", "16-lane tiles, two passes (compiler SIMD)"},
             {"dequantize", "compiler SIMD"},
             {"gemm", cpu::has_bf16_kernel()
-                         ? "BF16 dot products (AVX512-BF16), f32 sums; f32 operands: OpenBLAS SGEMM tiles"
-                         : "exact decode to f32, OpenBLAS SGEMM tiles"},
+                         ? "BF16 dot products (AVX512-BF16), f32 sums; f32 operands: fused multiply-adds"
+                         : "packed as f32, fused multiply-adds in a fixed order"},
             {"attention", "tiles with online softmax; backward recomputes scores"},
             {"scan", "chunked state-space duality, state passed between chunks"},
             {"cross_entropy", "head and softmax in chunks of tokens and vocabulary"},
@@ -150,6 +144,8 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions&) { return std::make_unique<CpuBackend>(); }
 
 Backend& cpu_backend() {
   static CpuBackend backend;

@@ -12,6 +12,7 @@
 #include "tetrad/backend/cpu/element.h"
 #include "tetrad/backend/cpu/gemm.h"
 #include "tetrad/backend/cpu/math.h"
+#include "tetrad/backend/cpu/sums.h"
 #include "tetrad/backend/cpu/workspace.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/tensor.h"
@@ -32,9 +33,8 @@ struct RunningSoftmax {
     float largest = maximum;
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, logits[i]);
-    float part = 0;
-#pragma omp simd reduction(+ : part)
-    for (std::int64_t i = 0; i < count; ++i) part += fast_exp(logits[i] - largest);
+    const float part = sum_in_lanes<float>(
+        count, [&](std::int64_t i, float s) { return s + fast_exp(logits[i] - largest); });
     sum = sum * std::exp(maximum - largest) + part;
     maximum = largest;
   }

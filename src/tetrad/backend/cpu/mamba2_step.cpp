@@ -8,6 +8,7 @@
 #include "tetrad/backend/cpu/mamba2.h"
 #include "tetrad/backend/cpu/math.h"
 #include "tetrad/backend/cpu/rows.h"
+#include "tetrad/backend/cpu/sums.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/threads.h"
 
@@ -27,8 +28,9 @@ std::vector<float> convolve(const Mamba2Step& op) {
                         : static_cast<const float*>(op.xbc.data)[c];
     const float* weight = op.conv_weight + c * kernel;
     float sum = op.conv_bias[c];
-    for (std::int64_t j = 0; j + 1 < kernel; ++j) sum += weight[j] * op.conv_state[j * channels + c];
-    sum += weight[kernel - 1] * input[at];
+    for (std::int64_t j = 0; j + 1 < kernel; ++j) 
+      sum = fused(weight[j], op.conv_state[j * channels + c], sum);
+    sum = fused(weight[kernel - 1], input[at], sum);
     out[at] = is_bf16 ? round_to_bf16(silu(sum)) : silu(sum);
   }
   if (kernel > 1) {
@@ -51,13 +53,11 @@ void step_head(const Mamba2Step& op, const float* xbc, std::int64_t head) {
   for (std::int64_t p = 0; p < shape.head_dim; ++p) {
     float* state = op.ssm_state + (head * shape.head_dim + p) * shape.state;
     const float scaled = dt * x[p];
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t n = 0; n < shape.state; ++n) {
-      state[n] = state[n] * decay + scaled * b[n];
-      sum += state[n] * c[n];
-    }
-    const float y = sum + op.d[head] * x[p];
+    const float sum = sum_in_lanes<float>(shape.state, [&](std::int64_t n, float s) {
+      state[n] = fused(state[n], decay, scaled * b[n]);
+      return fused(state[n], c[n], s);
+    });
+    const float y = fused(op.d[head], x[p], sum);
     store_rows(&y, 1, op.y, {0, 1, head * shape.head_dim + p, 1});
   }
 }

@@ -6,16 +6,14 @@
 #include "tetrad/backend/cpu/column_sums.h"
 #include "tetrad/backend/cpu/element.h"
 #include "tetrad/backend/cpu/math.h"
+#include "tetrad/backend/cpu/sums.h"
 
 namespace tetrad::cpu {
 namespace {
 
 template <typename T>
 float sum_of_squares(const T* x, std::int64_t count) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) sum += load(x[i]) * load(x[i]);
-  return sum;
+  return sum_in_lanes<float>(count, [&](std::int64_t i, float sum) { return sum + load(x[i]) * load(x[i]); });
 }
 
 /// 1 / rms of values whose squares sum to `sum`.
@@ -53,9 +51,9 @@ void rms_norm(const RmsNormBackward& op) {
       const T* dy = row_of<T>(op.dy, row);
       T* dx = row_of<T>(op.dx, row);
       const float r = op.inverse_rms[row];
-      float dot = 0;
-#pragma omp simd reduction(+ : dot)
-      for (std::int64_t i = 0; i < width; ++i) dot += op.weight[i] * load(dy[i]) * load(x[i]);
+      const float dot = sum_in_lanes<float>(width, [&](std::int64_t i, float sum) {
+        return sum + op.weight[i] * load(dy[i]) * load(x[i]);
+      });
       const float along_x = dot * r * r * r / static_cast<float>(width);
       for (std::int64_t i = 0; i < width; ++i) {
         dweight[i] += load(dy[i]) * load(x[i]) * r;
@@ -76,13 +74,11 @@ void gated_norm(const GatedNormForward& op) {
           const T* y = row_of<T>(op.y, row) + g * group;
           const T* z = row_of<T>(op.z, row) + g * group;
           T* out = row_of<T>(op.out, row) + g * group;
-          float sum = 0;
-#pragma omp simd reduction(+ : sum)
-          for (std::int64_t i = 0; i < group; ++i) {
+          const float squares = sum_in_lanes<float>(group, [&](std::int64_t i, float sum) {
             const float u = gate(load(y[i]), load(z[i]));
-            sum += u * u;
-          }
-          const float r = inverse_rms(sum, group, op.epsilon);
+            return sum + u * u;
+          });
+          const float r = inverse_rms(squares, group, op.epsilon);
 #pragma omp simd
           for (std::int64_t i = 0; i < group; ++i)
             store(out[i], gate(load(y[i]), load(z[i])) * r * op.weight[g * group + i]);
@@ -108,10 +104,9 @@ void gated_norm(const GatedNormBackward& op) {
         const float* weight = op.weight + g * group;
         float* dweight = dweight_row + g * group;
         const float r = op.inverse_rms[row * op.groups + g];
-        float dot = 0;
-#pragma omp simd reduction(+ : dot)
-        for (std::int64_t i = 0; i < group; ++i)
-          dot += weight[i] * load(dout[i]) * gate(load(y[i]), load(z[i]));
+        const float dot = sum_in_lanes<float>(group, [&](std::int64_t i, float sum) {
+          return sum + weight[i] * load(dout[i]) * gate(load(y[i]), load(z[i]));
+        });
         const float along_u = dot * r * r * r / static_cast<float>(group);
 #pragma omp simd
         for (std::int64_t i = 0; i < group; ++i) {

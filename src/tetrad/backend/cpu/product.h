@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Products of small f32 matrices in the cache: the tiles of attention and of the scan. As fast as OpenBLAS
-// where that has kernels for small matrices (AVX-512), and it knows triangles, and strips of a few rows.
+// Products of small f32 matrices in the cache: the tiles of attention and of the scan. They know triangles,
+// and strips of a few rows.
 
 #include <cstdint>
 

@@ -12,6 +12,7 @@
 #include "tetrad/backend/cpu/mamba2.h"
 #include "tetrad/backend/cpu/product.h"
 #include "tetrad/backend/cpu/scan_chunk.h"
+#include "tetrad/backend/cpu/simd.h"
 #include "tetrad/core/threads.h"
 
 namespace tetrad::cpu {
@@ -114,7 +115,7 @@ void start_output(const ScanForward& op, const ChunkTask& task, std::int64_t hea
     const float left = m.steps.prefix[t];
     const float* x = m.x + t * m.width;
     float* y = m.y + t * m.width;
-    for (std::int64_t c = 0; c < m.width; ++c) y[c] = left * y[c] + d * x[c];
+    for (std::int64_t c = 0; c < m.width; ++c) y[c] = fused(left, y[c], d * x[c]);
   }
 }
 

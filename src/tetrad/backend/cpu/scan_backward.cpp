@@ -15,6 +15,7 @@
 #include "tetrad/backend/cpu/math.h"
 #include "tetrad/backend/cpu/product.h"
 #include "tetrad/backend/cpu/scan_chunk.h"
+#include "tetrad/backend/cpu/sums.h"
 #include "tetrad/core/threads.h"
 
 namespace tetrad::cpu {
@@ -132,8 +133,8 @@ void differentiate_mix(const Matrices& m, std::int64_t length) {
     for (std::int64_t s = 0; s < columns; ++s) {
       const float decay_dt = decays[s] * dt[s];
       mix[s] = products[s] * decay_dt;
-      dproducts[s] += dmix[s] * decay_dt;
-      through[s] += dmix[s] * (products[s] * decays[s]);
+      dproducts[s] = fused(dmix[s], decay_dt, dproducts[s]);
+      through[s] = fused(dmix[s], products[s] * decays[s], through[s]);
     }
   }
   std::copy_n(through, length, m.ddt);
@@ -149,20 +150,11 @@ void differentiate_decays(const Matrices& m, std::int64_t length) {
     const float* mix = m.mix + r * m.tokens;
     const float* dmix = m.dmix + r * m.tokens;
     const std::int64_t columns = padded(r + 1);
-    for (std::int64_t s = 0; s < columns; ++s) columns_below[s] += dmix[s] * mix[s];
+    for (std::int64_t s = 0; s < columns; ++s) 
+      columns_below[s] = fused(dmix[s], mix[s], columns_below[s]);
     columns_below[r] = 0;
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t s = 0; s < columns; ++s) sum += columns_below[s];
-    m.dlog[r] = sum;
+    m.dlog[r] = sum_in_lanes<float>(columns, [&](std::int64_t s, float sum) { return sum + columns_below[s]; });
   }
-}
-
-float dot(const float* a, const float* b, std::int64_t count) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
 }
 
 void load_state(const Mamba2Shape& shape, const float* states, std::int64_t index, const Matrices& m,
@@ -205,13 +197,13 @@ void differentiate_state_after(const Mamba2Shape& shape, const ChunkTask& task, 
     const float reaching = m.steps.suffix[s];
     const float weight = reaching * m.steps.dt[s];
     const float share = dot(dx, m.x + s * m.width, m.width);
-    m.ddt[s] += reaching * share;
+    m.ddt[s] = fused(reaching, share, m.ddt[s]);
     m.dlog[s] += earlier;
-    earlier += weight * share;
+    earlier = fused(weight, share, earlier);
     const float* from_state = m.from_state + s * m.state;
     float* db = m.db + s * m.state;
     for (std::int64_t c = 0; c < m.width; ++c) dx[c] *= weight;
-    for (std::int64_t n = 0; n < m.state; ++n) db[n] += weight * from_state[n];
+    for (std::int64_t n = 0; n < m.state; ++n) db[n] = fused(weight, from_state[n], db[n]);
   }
 }
 
@@ -219,7 +211,8 @@ void differentiate_state_after(const Mamba2Shape& shape, const ChunkTask& task, 
 ParameterSums differentiate_steps(const Matrices& m, std::int64_t length, float a,
                                   std::int64_t head_in_group) {
   ParameterSums sums{0, 0, 0};
-  for (std::int64_t s = 0; s < length; ++s) m.ddt[s] = (m.ddt[s] + m.dlog[s] * a) * sigmoid(m.steps.raw[s]);
+  for (std::int64_t s = 0; s < length; ++s)
+    m.ddt[s] = fused(m.dlog[s], a, m.ddt[s]) * sigmoid(m.steps.raw[s]);
   for (std::int64_t s = 0; s < length; ++s) {
     sums.dt_bias += m.ddt[s];
     m.ddt_rows[s * m.heads + head_in_group] = m.ddt[s];
@@ -255,7 +248,7 @@ void differentiate_head(const ScanBackward& op, const ChunkTask& task, std::int6
     differentiate_state_after(shape, task, m);
   }
   const float d = op.in.d[head];
-  for (std::int64_t i = 0; i < length * m.width; ++i) m.dx[i] += d * m.dy[i];
+  for (std::int64_t i = 0; i < length * m.width; ++i) m.dx[i] = fused(d, m.dy[i], m.dx[i]);
   multiply_add_lower_transposed(length, m.width, m.mix, m.tokens, {m.dy, m.width}, {m.dx, m.width});
   store_rows(m.dx, m.width, op.dx, part);
   passing.sums[index] = differentiate_steps(m, length, a, head - task.head);

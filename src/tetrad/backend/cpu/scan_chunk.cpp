@@ -6,6 +6,7 @@
 
 #include "tetrad/backend/cpu/math.h"
 #include "tetrad/backend/cpu/product.h"
+#include "tetrad/backend/cpu/simd.h"
 #include "tetrad/core/threads.h"
 
 namespace tetrad::cpu {
@@ -75,7 +76,7 @@ void pass_states(const Mamba2Shape& shape, Direction direction, const float* tot
       const float decay = total_decay[index_of(between)];
       const float* from = states + index_of(between) * size;
       float* to = states + index_of(chunk) * size;
-      for (std::int64_t i = 0; i < size; ++i) to[i] += decay * from[i];
+      for (std::int64_t i = 0; i < size; ++i) to[i] = fused(decay, from[i], to[i]);
     }
   });
 }

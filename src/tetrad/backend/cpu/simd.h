@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Portable SIMD through the compilers' vector extension. Shuffles are chosen so that each is one instruction
-// on AVX2.
+// on AVX2. Only fused multiply-adds have no operator of their own and are written as intrinsics.
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
+
+#if defined(__FMA__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #include "tetrad/numerics/bf16.h"
 
@@ -25,6 +32,58 @@ using U8x16 = std::uint8_t __attribute__((vector_size(16)));
 using U16x16 = std::uint16_t __attribute__((vector_size(32)));
 using U64x2 = std::uint64_t __attribute__((vector_size(16)));
 using U64x4 = std::uint64_t __attribute__((vector_size(32)));
+
+// A vector as wide as the processor's registers, for kernels that fill all of them.
+#if defined(__AVX512F__)
+inline constexpr std::int64_t kNativeLanes = 16;
+#elif defined(__AVX2__)
+inline constexpr std::int64_t kNativeLanes = 8;
+#else
+inline constexpr std::int64_t kNativeLanes = 4;
+#endif
+using F32xN = float __attribute__((vector_size(4 * kNativeLanes), may_alias));
+
+inline F32xN load_native(const float* in) {
+  F32xN lanes;
+  std::memcpy(&lanes, in, sizeof(lanes));
+  return lanes;
+}
+/// The value in all lanes. (Subtracting nothing compiles to nothing; adding it would turn -0 into 0.)
+inline F32xN splat(float x) { return x - F32xN{}; }
+inline void store_native(F32xN lanes, float* out) { std::memcpy(out, &lanes, sizeof(lanes)); }
+
+/// a * b + c, rounded once. Contraction is off, so that this is the only place where operations are fused, and
+/// results do not depend on what a compiler or an instruction set fuses.
+[[gnu::always_inline]] inline float fused(float a, float b, float c) {
+#if defined(__FMA__) || defined(__aarch64__)
+  return __builtin_fmaf(a, b, c);
+#else
+  // The product is exact in f64. Where the sum is not, its last bit is set (rounding to odd), so that rounding
+  // it to f32 gives what rounding the exact sum would.
+  const double product = static_cast<double>(a) * b;
+  const double sum = product + c;
+  const double added = sum - product;
+  const double error = (product - (sum - added)) + (c - added);
+  const auto bits = std::bit_cast<std::uint64_t>(sum);
+  const bool inexact = error > 0 || error < 0;  // not where the sum is infinite or NaN
+  const std::uint64_t odd = (bits & 1u) != 0 ? bits : (error > 0) == (sum > 0) ? bits + 1 : bits - 1;
+  return static_cast<float>(std::bit_cast<double>(inexact ? odd : bits));
+#endif
+}
+
+[[gnu::always_inline]] inline F32xN fused(F32xN a, F32xN b, F32xN c) {
+#if defined(__AVX512F__)
+  return F32xN(_mm512_fmadd_ps(__m512(a), __m512(b), __m512(c)));
+#elif defined(__AVX2__) && defined(__FMA__)
+  return F32xN(_mm256_fmadd_ps(__m256(a), __m256(b), __m256(c)));
+#elif defined(__aarch64__)
+  return F32xN(vfmaq_f32(float32x4_t(c), float32x4_t(a), float32x4_t(b)));
+#else
+  for (int i = 0; i < kNativeLanes; ++i) c[i] = fused(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+[[gnu::always_inline]] inline F32xN fused(float a, F32xN b, F32xN c) { return fused(splat(a), b, c); }
 
 inline F32x16 load_lanes(const float* in) {
   F32x16 lanes;

@@ -112,7 +112,7 @@ function thinned(xs, ys, first, end, buckets) {
   }
   return kept;
 }
-const tenth = (value) => Math.round(10 * value) / 10;  // of a pixel: much cheaper than toFixed
+const tenth = (value) => Math.round(10 * value) / 10;  // tenths of a pixel: much cheaper than toFixed
 function pathData(xs, ys, indices, x, y) {
   let path = '';
   let down = false;
@@ -145,7 +145,7 @@ function bandData(series, indices, x, y) {
 // ---- The line chart
 
 const MARGIN = {left: 54, right: 14, top: 12, bottom: 38};
-const POINT_BUDGET = 12000;  // of all thin lines together: what a browser redraws while a slider moves
+const POINT_BUDGET = 12000;  // points of all thin lines together: what a browser redraws while a slider moves
 
 class LineChart {
   static count = 0;

@@ -266,7 +266,7 @@ function quantizerCsv(report) {
   return csvText([['arm', 'step', ...columns], ...rows]);
 }
 
-/** Of the last evaluation, over the sources: what the verdicts are about. */
+/** Mean over the sources at the last evaluation: what the verdicts are about. */
 function heldoutLoss(arm) {
   const losses = listOf(arm.heldout).map((held) => held.loss);
   return losses.length && losses.every(isNumber) ? losses.reduce((sum, loss) => sum + loss, 0) / losses.length : null;

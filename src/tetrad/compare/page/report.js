@@ -2,11 +2,11 @@
 // The head of the page, the curves with their controls, the downloads, and the start.
 
 const SMOOTHING = [0, 0.2, 0.5, 1, 2, 3, 5, 10, 20];  // percent of the run, by position of the slider
-const MANY_EVENTS = 100;                               // of an arm: beyond it, marks would be a bar
+const MANY_EVENTS = 100;                               // per arm: with more, the marks would merge into a bar
 
 // ---- Head
 
-/** A long pattern of layers tells its period at the beginning. */
+/** A long pattern of layers shows its period at the beginning. */
 const patternText = (pattern) => (pattern?.length > 16 ? `${pattern.slice(0, 12)}… (${pattern.length} layers)` : pattern);
 function factsOf(report) {
   const {model = {}, training = {}, hardware = {}} = report;
@@ -294,7 +294,7 @@ function readReport() {
   }
   return null;
 }
-function start() {
+function startPage() {
   startTheme();
   openForPrint();
   window.addEventListener('scroll', () => tooltip.hide(), {passive: true});
@@ -307,4 +307,4 @@ function start() {
   fillDownloads(report);
   new Curves(shown);
 }
-start();
+startPage();

@@ -131,7 +131,7 @@ function verdictCard(arm, index, report, reach) {
   const kind = kindOf(arm);
   const [symbol, word] = VERDICTS[kind];
   const verdict = arm.verdict ?? {};
-  // Of an arm that diverged, the gap would be that of the survivors: it stays among the statistics.
+  // The gap of an arm that diverged would be that of its survivors: it stays among the statistics.
   const judges = kind !== 'reference' && kind !== 'diverged';
   const numbers = (kind === 'reference'
     ? [[write.loss(heldoutLoss(arm)), 'held-out loss'], [write.count(arm.cost?.tokens_per_s), 'tokens/s']]

@@ -4,7 +4,7 @@
 #include "tetrad/backend/cuda/attention/cudnn_attention.h"
 #include "tetrad/backend/cuda/attention/kernels.h"
 #include "tetrad/backend/cuda/common/element.cuh"
-#include "tetrad/ops/memory.h"
+#include "tetrad/backend/cuda/common/memory.h"
 
 namespace tetrad::cuda {
 namespace {

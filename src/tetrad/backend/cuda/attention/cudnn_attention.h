@@ -7,8 +7,8 @@
 #include <string>
 
 #include "tetrad/backend/cuda/common/device.h"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/ops/attention.h"
-#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 
@@ -18,7 +18,7 @@ struct CudnnAttentionOptions {
   /// Deterministic gradients take memory that grows with the square of the sequence: what would take more
   /// than this is cut into parts, done one after another, each of which fills the device less well: a limit
   /// of 1.25 GiB costs a tenth of the backward pass at 32k tokens with heads of 128.
-  std::size_t workspace_limit = static_cast<std::size_t>(kCudaMemory.attention_workspace);
+  std::size_t workspace_limit = static_cast<std::size_t>(kAttentionWorkspace);
 };
 
 #ifdef TETRAD_CUDNN

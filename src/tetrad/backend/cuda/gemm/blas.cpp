@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/backend/cuda/gemm/algorithm_cache.h"
 #include "tetrad/core/error.h"
-#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
 
-constexpr auto kWorkspace = static_cast<std::size_t>(kCudaMemory.product_workspace);
+constexpr auto kWorkspace = static_cast<std::size_t>(kProductWorkspace);
 constexpr std::uint32_t kMaxAlignment = 256;
 
 cudaDataType_t type_of(DType dtype) {

@@ -4,8 +4,8 @@
 
 #include "tetrad/backend/cuda/gemm/native.h"
 
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/numerics/nvfp4.h"
-#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {

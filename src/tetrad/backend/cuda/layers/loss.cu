@@ -6,10 +6,10 @@
 
 #include "tetrad/backend/cuda/common/element.cuh"
 #include "tetrad/backend/cuda/common/launch.cuh"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/backend/cuda/common/reduce.cuh"
 #include "tetrad/backend/cuda/gemm/gemm.h"
 #include "tetrad/core/tensor.h"
-#include "tetrad/ops/memory.h"
 
 namespace tetrad::cuda {
 namespace {
@@ -119,7 +119,7 @@ void cross_entropy(Device& device, const CrossEntropy& op) {
   check(op);
   const std::int64_t vocab = op.head.rows;
   const std::int64_t tokens = op.hidden.rows;
-  const std::int64_t chunk = kCudaMemory.loss_chunk(tokens, vocab);
+  const std::int64_t chunk = loss_chunk(tokens, vocab);
   const bool backward = op.dhidden.data != nullptr;
   const auto element = static_cast<std::int64_t>(bits_of(op.hidden.dtype) / 8);
   std::byte* memory = device.scratch(

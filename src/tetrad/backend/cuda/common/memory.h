@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How this backend uses memory: sizes that its kernels follow, and the prediction of what its operations
+// hold. Needs no CUDA: --dry-run predicts for a GPU in every build.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tetrad/ops/memory.h"
+
+namespace tetrad {
+
+namespace cuda {
+
+/// Bytes of the workspace that every product may use.
+inline constexpr std::int64_t kProductWorkspace = std::int64_t{64} << 20;
+/// Bytes, at most, where cuDNN computes attention.
+inline constexpr std::int64_t kAttentionWorkspace = std::int64_t{9} << 29;
+
+/// Tokens whose logits exist at one time. A multiple of 128 keeps the products' tiles whole.
+constexpr std::int64_t loss_chunk(std::int64_t tokens, std::int64_t vocab) {
+  constexpr std::int64_t kLogits = std::int64_t{1} << 27;  // elements, about
+  constexpr std::int64_t kUnit = 128;
+  return std::min(tokens, std::max<std::int64_t>(1, kLogits / vocab / kUnit) * kUnit);
+}
+
+/// Whether Hopper's matrix units take an FP8 operand of [rows, depth] as it is. `transposed`: it was
+/// quantized the other way round. A block of 1x128 has its elements along the tensor's columns, which must
+/// then be the depth.
+bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t depth, bool transposed);
+
+/// Whether the gradients of attention are computed, where there is cuDNN, with a matrix [sequence, sequence]
+/// for every head. For smaller heads our kernels, which need none, are nearly as fast.
+constexpr bool keeps_scores(const AttentionShape& shape) {
+  constexpr std::int64_t kTile = 128;
+  return shape.head_dim == 128 && shape.sequence % kTile == 0;
+}
+
+/// Operations have memory of their own that grows to what was ever needed and stays.
+std::unique_ptr<OperationMemory> operation_memory();
+
+}  // namespace cuda
+
+/// On Hopper, whose matrix units take FP8, and with cuDNN.
+inline constexpr MemoryTraits kCudaMemory = {.operands_are_values = true,
+                                             .operations = cuda::operation_memory};
+
+}  // namespace tetrad

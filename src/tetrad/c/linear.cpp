@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/c/boundary.h"
+#include "tetrad/core/checked.h"
+#include "tetrad/recipe/recipe.h"
+
+using namespace tetrad;  // NOLINT(google-build-using-namespace): everything here is ours
+
+namespace {
+
+/// A transform cancels only if both operands have the same one.
+void check_pair(const LinearPrecision& precision, Operand a, Operand b) {
+  const auto transform = [&](Operand operand) {
+    const std::optional<QuantSpec>& spec = precision[operand];
+    return spec ? std::pair(spec->hadamard, spec->hadamard == 0 ? 0 : spec->signs) : std::pair(0, 0u);
+  };
+  TETRAD_CHECK(transform(a) == transform(b),
+               "{} and {} are multiplied, so they need the same Hadamard transform", name_of(a), name_of(b));
+}
+
+/// How the caller's memory for x, as wgrad reads it, is divided: codes, scales, amax.
+struct SavedLayout {
+  static constexpr std::int64_t kAlignment = 16;
+
+  std::int64_t codes = 0;
+  std::int64_t scales = 0;
+  std::int64_t scales_at = 0;
+  std::int64_t amax_at = 0;
+  std::int64_t bytes = 0;
+
+  SavedLayout(const LinearPrecision& precision, std::int64_t tokens, std::int64_t in_features) {
+    const std::optional<QuantSpec>& spec = precision[Operand::wgrad_x];
+    if (!spec) return;
+    validate(*spec, in_features, tokens, "x for wgrad");
+    const auto aligned = [](std::int64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; };
+    const PackedSize size = packed_size(*spec, in_features, tokens);
+    codes = size.codes;
+    scales = size.scales;
+    scales_at = aligned(codes);
+    amax_at = scales_at + aligned(scales);
+    bytes = amax_at + kAlignment;
+  }
+};
+
+/// The caller's memory as the tensor that forward writes and backward reads.
+struct SavedMemory {
+  QuantizedTensor tensor;
+  float* amax = nullptr;
+
+  SavedMemory(const tetrad_context& context, void* memory, std::size_t bytes, const SavedLayout& layout) {
+    TETRAD_CHECK(bytes == static_cast<std::size_t>(layout.bytes),
+                 "saved: {} bytes instead of {} (tetrad_linear_saved_bytes)", bytes, layout.bytes);
+    TETRAD_CHECK(reinterpret_cast<std::uintptr_t>(memory) % SavedLayout::kAlignment == 0,
+                 "saved is not aligned to {} bytes", SavedLayout::kAlignment);
+    auto* begin = static_cast<std::byte*>(memory);
+    tensor.codes = c::borrow(begin, static_cast<std::size_t>(layout.codes));
+    tensor.scales = c::borrow(begin + layout.scales_at, static_cast<std::size_t>(layout.scales));
+    amax = reinterpret_cast<float*>(begin + layout.amax_at);
+    if (context.on_device) tensor.device_amax = c::borrow(amax, sizeof(float));
+  }
+};
+
+LinearKey key_of(const tetrad_linear_key& key) { return {key.seed, key.step, key.microbatch, key.layer}; }
+
+void check_shape(const char* name, std::int64_t rows, std::int64_t cols, std::int64_t expected_rows,
+                 std::int64_t expected_cols) {
+  TETRAD_CHECK(rows == expected_rows && cols == expected_cols, "{} is {} x {}, which must be {} x {}", name,
+               rows, cols, expected_rows, expected_cols);
+}
+
+/// What wgrad reads of x: the caller's codes, codes made again, or x itself.
+LinearSaved saved_for_wgrad(tetrad_context& context, const LinearCall& call,
+                            const tetrad_linear_backward_args& args, std::int64_t in_features,
+                            QuantizedTensor& codes) {
+  const SavedLayout layout(call.precision, args.dy.rows, in_features);
+  if (args.saved == nullptr || layout.bytes == 0) {
+    const MatrixView x = c::input_matrix(args.x, "x");
+    check_shape("x", x.rows, x.cols, args.dy.rows, in_features);
+    return linear_save(call, x, context.input);
+  }
+  // Only read, though the view of it is writable.
+  SavedMemory memory(context, const_cast<void*>(args.saved), args.saved_bytes, layout);  // NOLINT
+  const QuantSpec spec = call.spec(Operand::wgrad_x).value();
+  codes = std::move(memory.tensor);
+  codes.spec = spec;
+  codes.rows = in_features;
+  codes.cols = args.dy.rows;
+  codes.order = context.backend->preferred_order(spec);
+  if (!context.on_device) codes.amax = *memory.amax;
+  return {{}, &codes};
+}
+
+GemmOperand dgrad_weight(tetrad_context& context, const LinearCall& call, const MatrixView& w,
+                         DType storage) {
+  if (call.precision.weight_form_shared())
+    return linear_weight(call, Operand::fprop_w, w, storage, context.weight).transposed();
+  return linear_weight(call, Operand::dgrad_w, w, storage, context.weight);
+}
+
+}  // namespace
+
+tetrad_status tetrad_precision_from_recipe(const char* recipe, tetrad_precision** out) {
+  return c::guarded([&] {
+    tetrad_precision*& result = c::required(out, "out");
+    PrecisionConfig config;
+    config.recipe = &c::required(recipe, "recipe");
+    config.high_precision.first = 0;  // which layers are quantized is the caller's business
+    config.high_precision.last = 0;
+    result = new tetrad_precision{Recipe(config, 1).at({"linear", 0}, 0.0)};
+  });
+}
+
+tetrad_status tetrad_precision_from_operands(const tetrad_quantizer* const* operands,
+                                             tetrad_precision** out) {
+  return c::guarded([&] {
+    tetrad_precision*& result = c::required(out, "out");
+    c::required(operands, "operands");
+    LinearPrecision precision;
+    for (int i = 0; i < kOperands; ++i) {
+      const auto operand = static_cast<Operand>(i);
+      if (operands[i] == nullptr) continue;
+      precision[operand] = c::quant_spec(operands[i], std::string(name_of(operand)).c_str());
+      precision[operand]->axis = axis_of(operand);
+    }
+    check_pair(precision, Operand::fprop_x, Operand::fprop_w);
+    check_pair(precision, Operand::dgrad_dy, Operand::dgrad_w);
+    check_pair(precision, Operand::wgrad_dy, Operand::wgrad_x);
+    result = new tetrad_precision{precision};
+  });
+}
+
+void tetrad_precision_free(tetrad_precision* precision) { delete precision; }
+
+tetrad_status tetrad_linear_saved_bytes(const tetrad_precision* precision, int64_t tokens,
+                                        int64_t in_features, size_t* bytes) {
+  return c::guarded([&] {
+    const SavedLayout layout(c::required(precision, "precision").precision, tokens, in_features);
+    c::required(bytes, "bytes") = static_cast<std::size_t>(layout.bytes);
+  });
+}
+
+tetrad_status tetrad_linear_forward(tetrad_context* context, const tetrad_linear_forward_args* args) {
+  return c::guarded([&] {
+    tetrad_context& where = c::required(context, "context");
+    const tetrad_linear_forward_args known = c::read_struct(args, "args");
+    const LinearCall call{*where.backend, c::required(known.precision, "precision").precision,
+                          key_of(known.key)};
+    const MatrixView x = c::input_matrix(known.x, "x");
+    const MatrixView w = c::input_matrix(known.w, "w");
+    const MutableMatrixView y = c::output_matrix(known.y, "y");
+    check_shape("w", w.rows, w.cols, w.rows, x.cols);
+    check_shape("y", y.rows, y.cols, x.rows, w.rows);
+
+    const SavedLayout layout(call.precision, x.rows, x.cols);
+    const bool saves = known.saved != nullptr && layout.bytes > 0;
+    std::optional<SavedMemory> saved;
+    if (saves) saved.emplace(where, known.saved, known.saved_bytes, layout);
+    LinearForward op{x, linear_weight(call, Operand::fprop_w, w, x.dtype, where.weight), y, where.workspace};
+    if (saves) op.saved_codes = &saved->tensor;
+    linear_forward(call, op);
+    if (saves && !where.on_device) *saved->amax = saved->tensor.amax;
+  });
+}
+
+tetrad_status tetrad_linear_backward(tetrad_context* context, const tetrad_linear_backward_args* args) {
+  return c::guarded([&] {
+    tetrad_context& where = c::required(context, "context");
+    const tetrad_linear_backward_args known = c::read_struct(args, "args");
+    const LinearCall call{*where.backend, c::required(known.precision, "precision").precision,
+                          key_of(known.key)};
+    const MatrixView dy = c::input_matrix(known.dy, "dy");
+    QuantizedTensor codes;
+    LinearBackward op{dy, {}, where.workspace};
+    if (known.dx.data != nullptr) {
+      const MatrixView w = c::input_matrix(known.w, "w");
+      op.dx = c::output_matrix(known.dx, "dx");
+      check_shape("dx", op.dx->rows, op.dx->cols, dy.rows, w.cols);
+      check_shape("w", w.rows, w.cols, dy.cols, w.cols);
+      op.weight = dgrad_weight(where, call, w, dy.dtype);
+    }
+    if (known.dw.data != nullptr) {
+      op.dw = c::output_matrix(known.dw, "dw");
+      op.accumulate = known.accumulate != 0 ? Accumulate::yes : Accumulate::no;
+      check_shape("dw", op.dw->rows, op.dw->cols, dy.cols, op.dw->cols);
+      op.saved = saved_for_wgrad(where, call, known, op.dw->cols, codes);
+    }
+    linear_backward(call, op);
+  });
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/c/boundary.h"
+
+using namespace tetrad;  // NOLINT(google-build-using-namespace): everything here is ours
+
+namespace {
+
+tetrad_layout layout_of(const QuantSpec& spec, std::int64_t rows, std::int64_t cols) {
+  TETRAD_CHECK(rows >= 0 && cols >= 0, "{} x {} is no shape", rows, cols);
+  QuantizedTensor tensor;  // only for its arithmetic on shapes
+  tensor.spec = spec;
+  tensor.rows = spec.axis == 0 ? cols : rows;
+  tensor.cols = spec.axis == 0 ? rows : cols;
+  validate(spec, tensor.rows, tensor.cols, "quantizer");
+  const PackedSize size = packed_size(spec, tensor.rows, tensor.cols);
+  constexpr std::int32_t kScaleTypes[] = {TETRAD_E4M3, TETRAD_E8M0, TETRAD_F32};  // by Format
+  return {.struct_size = sizeof(tetrad_layout),
+          .rows = tensor.rows,
+          .cols = tensor.cols,
+          .code_bytes = size.codes,
+          .scale_rows = tensor.scale_rows(),
+          .scale_cols = tensor.scale_cols(),
+          .scale_bytes = size.scales,
+          .scale_dtype = kScaleTypes[static_cast<std::size_t>(spec.format)],
+          .reserved = 0};
+}
+
+/// The caller's memory as a quantized tensor of that layout.
+QuantizedTensor borrow_tensor(const tetrad_context& context, const tetrad_quantized& memory,
+                              const QuantSpec& spec, const tetrad_layout& layout) {
+  TETRAD_CHECK(memory.amax != nullptr, "quantized: amax is NULL");
+  TETRAD_CHECK(memory.code_bytes == static_cast<std::size_t>(layout.code_bytes) &&
+                   memory.scale_bytes == static_cast<std::size_t>(layout.scale_bytes),
+               "quantized: {} bytes of codes and {} of scales, where a {} x {} matrix has {} and {} "
+               "(tetrad_quantized_layout)",
+               memory.code_bytes, memory.scale_bytes, layout.rows, layout.cols, layout.code_bytes,
+               layout.scale_bytes);
+  TETRAD_CHECK((memory.codes != nullptr || memory.code_bytes == 0) &&
+                   (memory.scales != nullptr || memory.scale_bytes == 0),
+               "quantized: codes or scales are NULL");
+  TETRAD_CHECK(
+      spec.format != Format::fp8 || reinterpret_cast<std::uintptr_t>(memory.scales) % sizeof(float) == 0,
+      "quantized: scales are not aligned to f32");
+  QuantizedTensor tensor;
+  tensor.spec = spec;
+  tensor.rows = layout.rows;
+  tensor.cols = layout.cols;
+  tensor.codes = c::borrow(memory.codes, memory.code_bytes);
+  tensor.scales = c::borrow(memory.scales, memory.scale_bytes);
+  if (context.on_device) tensor.device_amax = c::borrow(memory.amax, sizeof(float));
+  return tensor;
+}
+
+tetrad_quantize_stats to_c(const QuantStats& stats) {
+  return {.struct_size = sizeof(tetrad_quantize_stats),
+          .amax = stats.amax,
+          .signal = stats.signal,
+          .noise = stats.noise,
+          .max_error = stats.max_error,
+          .elements = stats.measured,
+          .non_finite = stats.non_finite,
+          .flushed = stats.flushed,
+          .saturated = stats.saturated,
+          .blocks = stats.blocks,
+          .zero_scale_blocks = stats.zero_scale_blocks};
+}
+
+QuantizeOptions options_of(const tetrad_quantize_options* options) {
+  QuantizeOptions result;
+  result.telemetry = Telemetry::none;
+  if (options == nullptr) return result;
+  const tetrad_quantize_options known = c::read_struct(options, "options");
+  result.random = {known.random.seed, known.random.step, known.random.microbatch, known.random.tensor};
+  result.part = {known.first_row, known.first_col, known.total_cols};
+  TETRAD_CHECK(known.first_row >= 0 && known.first_col >= 0 && known.total_cols >= 0,
+               "options: a place before the beginning of the tensor");
+  if (known.amax != nullptr) result.amax = *known.amax;
+  return result;
+}
+
+}  // namespace
+
+tetrad_status tetrad_quantizer_init(tetrad_quantizer* quantizer, size_t struct_size, const char* format,
+                                    const char* block, const char* rounding) {
+  return c::guarded([&] {
+    tetrad_quantizer& out = c::required(quantizer, "quantizer");
+    const Format chosen = format_from_name(&c::required(format, "format"));
+    const BlockShape shape = block == nullptr ? default_block(chosen) : block_from_name(block);
+    const Rounding rounded = rounding == nullptr ? Rounding::nearest : rounding_from_name(rounding);
+    out.struct_size = struct_size;
+    c::write_struct({.struct_size = struct_size,
+                     .format = static_cast<std::int32_t>(chosen) + TETRAD_NVFP4,
+                     .block_rows = static_cast<std::int32_t>(shape.rows),
+                     .block_cols = static_cast<std::int32_t>(shape.cols),
+                     .axis = 1,
+                     .rounding = static_cast<std::int32_t>(rounded),
+                     .hadamard = 0,
+                     .signs = kFixedSigns,
+                     .adaptive = 0},
+                    out, "quantizer");
+  });
+}
+
+tetrad_status tetrad_quantized_layout(const tetrad_quantizer* quantizer, int64_t rows, int64_t cols,
+                                      tetrad_layout* layout) {
+  return c::guarded([&] {
+    const tetrad_layout result = layout_of(c::quant_spec(quantizer, "quantizer"), rows, cols);
+    c::write_struct(result, c::required(layout, "layout"), "layout");
+  });
+}
+
+tetrad_status tetrad_quantize(tetrad_context* context, const tetrad_matrix* x,
+                              const tetrad_quantizer* quantizer, const tetrad_quantize_options* options,
+                              const tetrad_quantized* out, tetrad_quantize_stats* stats) {
+  return c::guarded([&] {
+    tetrad_context& where = c::required(context, "context");
+    const MatrixView input = c::input_matrix(c::required(x, "x"), "x");
+    const QuantSpec spec = c::quant_spec(quantizer, "quantizer");
+    const tetrad_quantized memory = c::read_struct(out, "out");
+    QuantizedTensor tensor = borrow_tensor(where, memory, spec, layout_of(spec, input.rows, input.cols));
+    QuantizeOptions chosen = options_of(options);
+    if (stats != nullptr) chosen.telemetry = Telemetry::full;
+    const QuantStats measured = where.backend->quantize(input, spec, chosen, tensor);
+    if (!where.on_device) *memory.amax = tensor.amax;
+    if (stats != nullptr) c::write_struct(to_c(measured), *stats, "stats");
+  });
+}
+
+tetrad_status tetrad_dequantize(tetrad_context* context, const tetrad_quantizer* quantizer,
+                                const tetrad_quantized* in, const tetrad_matrix* out) {
+  return c::guarded([&] {
+    tetrad_context& where = c::required(context, "context");
+    const MutableMatrixView output = c::output_matrix(c::required(out, "out"), "out");
+    QuantSpec spec = c::quant_spec(quantizer, "quantizer");
+    const tetrad_quantized memory = c::read_struct(in, "in");
+    const bool transposed = spec.axis == 0;
+    QuantizedTensor tensor = borrow_tensor(
+        where, memory, spec,
+        layout_of(spec, transposed ? output.cols : output.rows, transposed ? output.rows : output.cols));
+    if (!where.on_device) tensor.amax = *memory.amax;
+    where.backend->dequantize(tensor, output);
+  });
+}

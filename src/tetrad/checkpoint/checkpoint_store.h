@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Checkpoints on the disk: RUN/checkpoints/step-N/, each with a MANIFEST.json that proves it whole.
+//
+// Whenever the program is killed, the machine loses power or the disk is full, at least the last checkpoint
+// that write() returned from is there, and no damaged one is ever taken for good.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tetrad/core/buffer.h"
+#include "tetrad/core/dtype.h"
+#include "tetrad/io/mapped_file.h"
+
+namespace tetrad {
+
+struct NamedTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;  //!< must stay valid during write()
+};
+
+struct CheckpointContents {
+  std::int64_t step = 0;
+  std::string build;  //!< id of this build, for the manifest; UTF-8
+  std::map<std::string, std::vector<NamedTensor>>
+      tensor_files;                               //!< such as "model.safetensors" → its tensors
+  std::map<std::string, std::string> text_files;  //!< such as "state.json" → its text
+  std::vector<Buffer> copies;  //!< what the tensors' bytes lie in, where they were copied from a device
+};
+
+struct WrittenCheckpoint {
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;  //!< size of all its files
+  double seconds = 0;
+  /// What went wrong after the checkpoint was safe, such as an old one that cannot be deleted. For the log.
+  std::vector<std::string> warnings;
+};
+
+struct FoundCheckpoint {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+};
+
+/// A checkpoint that was there but cannot be used.
+struct CheckpointProblem {
+  std::filesystem::path path;      //!< where it was
+  std::string what;                //!< what is wrong with it
+  std::filesystem::path moved_to;  //!< its place in quarantine; empty if it was not moved
+};
+
+/// The checkpoints of the one run that writes to `folder`. The first write() or newest_good() takes a lock on
+/// it, which other processes (and other stores in this one) are refused until this store or its process ends.
+/// For one thread at a time.
+class CheckpointStore {
+ public:
+  /// `folder`: RUN/checkpoints; made by the first write(). `keep` ≥ 2.
+  CheckpointStore(std::filesystem::path folder, std::int64_t keep);
+
+  /// When it returns, the checkpoint is on the disk, was read back and found right; then only the `keep`
+  /// newest up to this step remain. A checkpoint of the same step is replaced, and remains until the new one
+  /// is safe. Throws Error (failure) if anything failed, the disk is full for example: the message names the
+  /// previous checkpoint, which is intact, and the run may go on and try again later.
+  WrittenCheckpoint write(const CheckpointContents& contents);
+
+  /// The newest checkpoint whose files all have their right size and hash. Bad ones on the way to it are
+  /// moved to `step-N.bad.<unique>`, never deleted, and added to `problems`. Nothing only if this run has
+  /// never finished a checkpoint; if there are some but none is good, now or in quarantine, throws Error
+  /// (no_checkpoint) that says what is wrong with each. `latest` is for people and is not read.
+  std::optional<FoundCheckpoint> newest_good(std::vector<CheckpointProblem>& problems);
+
+  /// The newest first, not verified.
+  std::vector<FoundCheckpoint> list() const;
+
+ private:
+  struct Writing;
+
+  void lock();
+  void restore_set_aside();
+  std::filesystem::path make_temporary(std::int64_t step);
+  void write_files(Writing& writing, const CheckpointContents& contents);
+  void publish(Writing& writing, std::int64_t step);
+  void remove_stale(std::vector<std::string>& warnings);
+  void retire_old(std::int64_t newest, std::vector<std::string>& warnings);
+
+  std::filesystem::path folder_;
+  std::int64_t keep_;
+  FileDescriptor lock_;
+  bool exclusive_ = false;  //!< False also where the file system knows no locks.
+};
+
+/// One checkpoint to read from, for eval, generate, export: its folder, verified. `path` is a checkpoint's
+/// folder, or RUN or RUN/checkpoints for the newest good one there; bad ones on the way are added to
+/// `problems` and left where they are. Throws Error (no_checkpoint) that says what is wrong.
+std::filesystem::path open_checkpoint(const std::filesystem::path& path,
+                                      std::vector<CheckpointProblem>& problems);
+
+}  // namespace tetrad

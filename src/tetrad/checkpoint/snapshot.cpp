@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/checkpoint/snapshot.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include "tetrad/core/error.h"
+#include "tetrad/io/safetensors.h"
+
+namespace tetrad {
+namespace {
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kStateFile = "state.json";
+constexpr int kStateVersion = 1;
+
+/// Adds tensors to a checkpoint's files, from wherever they lie.
+class Collector {
+ public:
+  Collector(Backend& backend, CheckpointContents& contents) : backend_(backend), contents_(contents) {}
+
+  void add(const char* file, std::string name, const Parameter& parameter, const Tensor& tensor) {
+    Buffer copy;
+    const std::span<const std::byte> bytes = backend_.readable(tensor.bytes(), copy);
+    if (copy.size() > 0) contents_.copies.push_back(std::move(copy));
+    contents_.tensor_files[file].push_back({std::move(name), DType::f32, parameter.shape, bytes});
+  }
+
+ private:
+  Backend& backend_;
+  CheckpointContents& contents_;
+};
+
+template <typename... Args>
+[[noreturn]] void unusable(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...), ExitCode::no_checkpoint);
+}
+
+void read_tensor(Backend& backend, const SafetensorsFile& file, const std::filesystem::path& path,
+                 const std::string& name, const Parameter& parameter, Tensor& out) {
+  const TensorInfo* info = file.find(name);
+  if (info == nullptr) unusable("{} has no tensor {}: it is of another model", path.string(), name);
+  if (info->dtype != DType::f32 ||
+      !std::equal(info->shape.begin(), info->shape.end(), parameter.shape.begin(), parameter.shape.end()))
+    unusable("{}: {} is {} [{}], the model needs F32 [{}]", path.string(), name, name_of(info->dtype),
+             fmt::join(info->shape, ", "), fmt::join(parameter.shape, ", "));
+  backend.upload(file.bytes(*info), out.bytes());
+}
+
+void check_finite(Backend& backend, const std::filesystem::path& path, const Parameter& parameter) {
+  Buffer copy;
+  const std::span<const std::byte> bytes = backend.readable(parameter.value.bytes(), copy);
+  const std::span values(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i]))
+      unusable("{}: {} holds a value that is not finite (element {})", path.string(), parameter.name, i);
+}
+
+}  // namespace
+
+std::string state_text(const RunState& state) {
+  const nlohmann::json json = {{"version", kStateVersion},
+                               {"step", state.step},
+                               {"skips_in_row", state.skips_in_row},
+                               {"data", state.data},
+                               {"loss_watch", state.loss_watch},
+                               {"tokenizer_hash", state.tokenizer_hash},
+                               {"build", state.build}};
+  return json.dump(1) + "\n";
+}
+
+CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
+                                 const SnapshotTexts& texts) {
+  CheckpointContents contents;
+  contents.step = state.step;
+  contents.build = state.build;
+  Collector collector(decoder.backend(), contents);
+  for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
+    const Parameter& parameter = *decoder.parameters()[i];
+    collector.add(kModelFile, parameter.name, parameter, parameter.value);
+    collector.add(kOptimizerFile, parameter.name + ".first", parameter, optimizer.moments(i).first);
+    collector.add(kOptimizerFile, parameter.name + ".second", parameter, optimizer.moments(i).second);
+  }
+  contents.text_files[kStateFile] = state_text(state);
+  contents.text_files["config.yaml"] = texts.config;
+  if (!texts.tokenizer.empty()) contents.text_files["tokenizer.json"] = texts.tokenizer;
+  return contents;
+}
+
+RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer) {
+  const SafetensorsFile model(checkpoint / kModelFile);
+  const SafetensorsFile moments(checkpoint / kOptimizerFile);
+  Backend& backend = decoder.backend();
+  for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
+    Parameter& parameter = *decoder.parameters()[i];
+    read_tensor(backend, model, checkpoint / kModelFile, parameter.name, parameter, parameter.value);
+    read_tensor(backend, moments, checkpoint / kOptimizerFile, parameter.name + ".first", parameter,
+                optimizer.moments(i).first);
+    read_tensor(backend, moments, checkpoint / kOptimizerFile, parameter.name + ".second", parameter,
+                optimizer.moments(i).second);
+  }
+  decoder.weights_changed();
+  return load_state(checkpoint);
+}
+
+RunState load_state(const std::filesystem::path& checkpoint) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(std::ifstream(checkpoint / kStateFile));
+    if (json.at("version") != kStateVersion)
+      unusable("{} has version {}; this program reads {}", (checkpoint / kStateFile).string(),
+               json.at("version").dump(), kStateVersion);
+    return {json.at("step").get<std::int64_t>(),
+            json.at("skips_in_row").get<std::int64_t>(),
+            json.at("data"),
+            json.at("loss_watch"),
+            json.at("tokenizer_hash").get<std::string>(),
+            json.at("build").get<std::string>()};
+  } catch (const nlohmann::json::exception& error) {
+    unusable("{} cannot be used: {}", (checkpoint / kStateFile).string(), error.what());
+  }
+}
+
+void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder) {
+  const SafetensorsFile model(checkpoint / kModelFile);
+  for (const auto& parameter : decoder.parameters()) {
+    read_tensor(decoder.backend(), model, checkpoint / kModelFile, parameter->name, *parameter,
+                parameter->value);
+    check_finite(decoder.backend(), checkpoint / kModelFile, *parameter);
+  }
+  decoder.weights_changed();
+}
+
+}  // namespace tetrad

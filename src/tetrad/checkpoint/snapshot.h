@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A run's complete state as files of a checkpoint, and back: model.safetensors, optimizer.safetensors,
+// state.json, config.yaml and, if the model has one, tokenizer.json.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tetrad/checkpoint/checkpoint_store.h"
+#include "tetrad/model/decoder.h"
+#include "tetrad/optim/adamw_optimizer.h"
+
+namespace tetrad {
+
+/// Everything that is not a tensor. Random numbers are counter-based and need no state.
+// NOLINTNEXTLINE(bugprone-exception-escape): moving a json does not throw, though it is not declared so
+struct RunState {
+  std::int64_t step = 0;  //!< steps that are done
+  std::int64_t skips_in_row = 0;
+  nlohmann::json data;  //!< cursors of the sources
+  nlohmann::json loss_watch;
+  std::string tokenizer_hash;  //!< empty: nobody knows
+  std::string build;           //!< which program trained it
+};
+
+/// Texts that travel with a checkpoint so that it can be used on its own.
+struct SnapshotTexts {
+  std::string config;     //!< resolved YAML
+  std::string tokenizer;  //!< tokenizer.json; empty: none
+};
+
+/// The tensors are borrowed from decoder and optimizer: write before the next step.
+CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
+                                 const SnapshotTexts& texts);
+
+/// Throws Error (no_checkpoint) if the files do not fit the model.
+RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer);
+
+/// The weights alone, for evaluation and generation. Refuses weights that are not finite.
+void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder);
+
+/// The rest alone.
+RunState load_state(const std::filesystem::path& checkpoint);
+
+/// state.json.
+std::string state_text(const RunState& state);
+
+}  // namespace tetrad

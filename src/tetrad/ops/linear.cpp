@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/ops/linear.h"
+
+#include "tetrad/core/error.h"
+
+namespace tetrad {
+namespace {
+
+/// Signs of the transform for one step, when they are drawn anew for each: the same for all microbatches,
+/// which share the weight's codes.
+std::uint32_t step_signs(const LinearKey& key) {
+  constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no layer has this id
+  const RandomStream stream{key.seed, key.step, 0, kSignStream};
+  return stream.group(0)[0] & 0xFFFFu;
+}
+
+/// One form of a matrix.
+struct Wanted {
+  Operand operand;
+  std::optional<QuantSpec> spec;  //!< nothing: the form is not wanted
+  Form form;
+  QuantizedTensor* out;
+};
+
+QuantizeOptions options_of(const LinearCall& call, const Wanted& wanted, const AmaxReport* amax) {
+  QuantizeOptions options;
+  options.random = call.key.stream(wanted.operand);
+  options.order = call.backend.preferred_order(*wanted.spec);
+  options.form = wanted.form;
+  options.telemetry = call.telemetry;
+  options.input = amax;
+  if (call.parts != nullptr) {
+    const OperandPart& part = (*call.parts)[static_cast<std::size_t>(wanted.operand)];
+    options.part = part.part;
+    options.amax = part.amax;
+  }
+  return options;
+}
+
+void report(const LinearCall& call, Operand operand, const QuantStats& stats) {
+  if (call.stats != nullptr) (*call.stats)[static_cast<std::size_t>(operand)] = stats;
+}
+
+void quantize(const LinearCall& call, const MatrixView& x, const AmaxReport* amax, const Wanted& wanted) {
+  if (!wanted.spec) return;
+  const QuantizeOptions options = options_of(call, wanted, amax);
+  report(call, wanted.operand, call.backend.quantize(x, *wanted.spec, options, *wanted.out));
+}
+
+/// Both forms in one pass over x where the backend can.
+void quantize(const LinearCall& call, const MatrixView& x, const AmaxReport* amax, const Wanted& first,
+              const Wanted& second) {
+  if (!first.spec || !second.spec) {
+    quantize(call, x, amax, first);
+    quantize(call, x, amax, second);
+    return;
+  }
+  const QuantizeOptions first_options = options_of(call, first, amax);
+  const QuantizeOptions second_options = options_of(call, second, amax);
+  const auto stats = call.backend.quantize(x, {*first.spec, first_options, *first.out},
+                                           {*second.spec, second_options, *second.out});
+  report(call, first.operand, stats[0]);
+  report(call, second.operand, stats[1]);
+}
+
+LinearSaved saved_of(const Wanted& wanted, const MatrixView& x) {
+  return wanted.spec ? LinearSaved{x, wanted.out} : LinearSaved{x, nullptr};
+}
+
+}  // namespace
+
+std::optional<QuantSpec> LinearCall::spec(Operand operand) const {
+  std::optional<QuantSpec> spec = precision[operand];
+  if (spec && precision.per_step_signs) spec->signs = step_signs(key);
+  return spec;
+}
+
+bool weight_depends_on_step(const LinearPrecision& precision, Operand operand) {
+  const std::optional<QuantSpec>& spec = precision[operand];
+  return spec && (precision.per_step_signs || spec->rounding != Rounding::nearest);
+}
+
+GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
+                          WeightForm& form) {
+  if (const std::optional<QuantSpec> spec = call.spec(operand)) {
+    LinearCall of_step = call;
+    of_step.key = call.key.of_step();
+    form.dense = {};
+    quantize(of_step, weight, nullptr, {operand, spec, Form::operand, &form.codes});
+  } else {
+    form.codes = {};
+    if (weight.dtype == storage) form.dense = {};
+    if (weight.dtype != storage) {
+      if (form.dense.size() != weight.size())
+        form.dense = call.backend.make_tensor(storage, weight.rows, weight.cols);
+      call.backend.cast({weight, form.dense.view()});
+    }
+  }
+  return weight_operand(operand, weight, form);
+}
+
+GemmOperand weight_operand(Operand operand, const MatrixView& weight, const WeightForm& form) {
+  if (form.codes.rows > 0) return form.codes;
+  const GemmOperand dense = form.dense.size() > 0 ? form.dense.const_view() : weight;
+  return operand == Operand::dgrad_w ? dense.transposed() : dense;
+}
+
+LinearSaved linear_forward(const LinearCall& call, const LinearForward& op) {
+  const Wanted operand{Operand::fprop_x, call.spec(Operand::fprop_x), Form::operand, &op.workspace.first};
+  Wanted saved{Operand::wgrad_x, std::nullopt, Form::packed, op.saved_codes};
+  if (op.saved_codes != nullptr) saved.spec = call.spec(Operand::wgrad_x);
+  quantize(call, op.x, op.amax, operand, saved);
+  call.backend.gemm(operand.spec ? GemmOperand(*operand.out) : GemmOperand(op.x), op.weight, op.y);
+  return op.saved_codes == nullptr ? LinearSaved{} : saved_of(saved, op.x);
+}
+
+LinearSaved linear_save(const LinearCall& call, const MatrixView& x, QuantizedTensor& saved_codes,
+                        const AmaxReport* amax) {
+  const Wanted saved{Operand::wgrad_x, call.spec(Operand::wgrad_x), Form::packed, &saved_codes};
+  quantize(call, x, amax, saved);
+  return saved_of(saved, x);
+}
+
+void linear_backward(const LinearCall& call, const LinearBackward& op) {
+  TETRAD_CHECK(!op.dx || op.weight, "linear: dx needs the weight");
+  TETRAD_CHECK(!op.dw || op.saved.codes != nullptr || op.saved.x.data != nullptr,
+               "linear: dW needs what the forward pass saved");
+  Wanted for_dgrad{Operand::dgrad_dy, std::nullopt, Form::operand, &op.workspace.first};
+  Wanted for_wgrad{Operand::wgrad_dy, std::nullopt, Form::operand, &op.workspace.second};
+  if (op.dx) for_dgrad.spec = call.spec(Operand::dgrad_dy);
+  if (op.dw) for_wgrad.spec = call.spec(Operand::wgrad_dy);
+  quantize(call, op.dy, op.amax, for_dgrad, for_wgrad);
+  if (op.dx)
+    call.backend.gemm(for_dgrad.spec ? GemmOperand(*for_dgrad.out) : GemmOperand(op.dy), *op.weight, *op.dx);
+  if (!op.dw) return;
+  const GemmOperand x =
+      op.saved.codes != nullptr ? GemmOperand(*op.saved.codes) : GemmOperand(op.saved.x).transposed();
+  call.backend.gemm(for_wgrad.spec ? GemmOperand(*for_wgrad.out) : GemmOperand(op.dy).transposed(), x, *op.dw,
+                    op.accumulate);
+}
+
+}  // namespace tetrad

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A linear layer y = x W^T and its gradients, dx = dy W and dW = dy^T x, without any state: what is kept from
+// forward to backward, the forms of the weight and all memory belong to the caller.
+//
+// Memory that a call writes quantized matrices to is a QuantizedTensor whose buffers are reused where they
+// are large enough and allocated by the backend where they are not. A caller that holds memory of its own
+// (tensors of a framework) puts borrowed buffers of packed_size() bytes in there, and nothing is allocated.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "tetrad/ops/backend.h"
+#include "tetrad/ops/linear_precision.h"
+
+namespace tetrad {
+
+/// Random bits of a call are a function of this, of the operand and of each element's place.
+struct LinearKey {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint32_t microbatch = 0;
+  std::uint32_t layer = 0;  //!< distinct for each linear layer of a model
+
+  RandomStream stream(Operand operand) const {
+    return {seed, step, microbatch, layer * kOperands + static_cast<std::uint32_t>(operand)};
+  }
+  /// The key of what all microbatches of a step share: forms of the weight.
+  LinearKey of_step() const { return {seed, step, 0, layer}; }
+};
+
+/// Where an operand that is part of a larger tensor lies in it, and the amax of the whole. The results are
+/// then those rows or columns of what the whole tensor would give.
+struct OperandPart {
+  PartOfTensor part = {};
+  std::optional<float> amax = {};
+};
+using LinearParts = std::array<OperandPart, kOperands>;  //!< by Operand
+
+/// What the quantizers of a call report, by Operand; nothing: not quantized in this call.
+using LinearStats = std::array<std::optional<QuantStats>, kOperands>;
+
+/// Memory for the operands of one call.
+struct LinearWorkspace {
+  QuantizedTensor first;
+  QuantizedTensor second;
+};
+
+/// What all functions below have in common.
+struct LinearCall {
+  Backend& backend;
+  const LinearPrecision& precision;
+  LinearKey key;
+  Telemetry telemetry = Telemetry::none;
+  const LinearParts* parts = nullptr;  //!< null: every operand is a whole tensor
+  LinearStats* stats = nullptr;        //!< added to, unless null
+
+  /// The spec of an operand with the signs of this step; nothing: it is not quantized.
+  std::optional<QuantSpec> spec(Operand operand) const;
+};
+
+/// The memory of one form of a weight: codes, or a copy in the storage type.
+struct WeightForm {
+  QuantizedTensor codes;
+  Tensor dense;
+};
+
+/// The weight [out, in] as fprop or dgrad (`operand`: fprop_w, dgrad_w) reads it: quantized, or in `storage`,
+/// written to `form` unless the weight is in that type already. The result refers to `weight` and `form`. It
+/// is the same for all microbatches of a step and valid until the weight changes or, if
+/// weight_depends_on_step(), the step does. If precision.weight_form_shared(), dgrad takes fprop's operand
+/// transposed and needs no form of its own.
+GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
+                          WeightForm& form);
+
+/// The operand that linear_weight() returned, once more.
+GemmOperand weight_operand(Operand operand, const MatrixView& weight, const WeightForm& form);
+
+/// Whether that form of the weight is different in every step, though the weight is the same.
+bool weight_depends_on_step(const LinearPrecision& precision, Operand operand);
+
+/// What wgrad reads of x: its codes along the tokens, or x itself, which must then stay as it is.
+struct LinearSaved {
+  MatrixView x;
+  const QuantizedTensor* codes = nullptr;  //!< if wgrad's operand is quantized
+};
+
+struct LinearForward {
+  MatrixView x;         //!< [tokens, in]
+  GemmOperand weight;   //!< fprop's
+  MutableMatrixView y;  //!< [tokens, out], written
+  LinearWorkspace& workspace;
+  QuantizedTensor* saved_codes = nullptr;  //!< where codes for wgrad go; null: nothing is saved
+  const AmaxReport* amax = nullptr;        //!< amax of x, if its producer reported it
+};
+/// y = x W^T. Returns what linear_backward() needs, or nothing.
+LinearSaved linear_forward(const LinearCall& call, const LinearForward& op);
+
+/// Saves x as linear_forward() does, without the product.
+LinearSaved linear_save(const LinearCall& call, const MatrixView& x, QuantizedTensor& saved_codes,
+                        const AmaxReport* amax = nullptr);
+
+struct LinearBackward {
+  MatrixView dy;      //!< [tokens, out]
+  LinearSaved saved;  //!< what the forward pass saved, if dw is wanted
+  LinearWorkspace& workspace;
+  std::optional<GemmOperand> weight = {};    //!< dgrad's, if dx is wanted
+  std::optional<MutableMatrixView> dx = {};  //!< [tokens, in], written
+  std::optional<MutableMatrixView> dw = {};  //!< [out, in], f32 if it is added to
+  Accumulate accumulate = Accumulate::yes;   //!< dw += or dw =
+  const AmaxReport* amax = nullptr;          //!< amax of dy, if its producer reported it
+};
+/// dx = dy W and dW (+)= dy^T x, those that are wanted.
+void linear_backward(const LinearCall& call, const LinearBackward& op);
+
+}  // namespace tetrad

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/ops/linear_precision.h"
+
+#include <fmt/format.h>
+
+namespace tetrad {
+namespace {
+
+/// Whether the whole tensor's amax must be known before the first element is quantized.
+bool needs_amax(const std::optional<QuantSpec>& spec) { return spec && spec->format == Format::nvfp4; }
+
+}  // namespace
+
+std::string_view name_of(Operand operand) { return kOperandNames[static_cast<std::size_t>(operand)]; }
+
+std::string_view gemm_of(Operand operand) { return name_of(operand).substr(0, 5); }
+
+int axis_of(Operand operand) { return operand == Operand::dgrad_w || gemm_of(operand) == "wgrad" ? 0 : 1; }
+
+bool LinearPrecision::weight_codes_shared() const {
+  const auto& forward = (*this)[Operand::fprop_w];
+  const auto& backward = (*this)[Operand::dgrad_w];
+  return forward && backward && forward->block.rows == forward->block.cols && forward->hadamard == 0 &&
+         backward->hadamard == 0 && forward->format == backward->format &&
+         forward->block == backward->block && forward->rounding == backward->rounding &&
+         forward->adaptive == backward->adaptive;
+}
+
+bool LinearPrecision::weight_form_shared() const {
+  return weight_codes_shared() || (!(*this)[Operand::fprop_w] && !(*this)[Operand::dgrad_w]);
+}
+
+bool LinearPrecision::uses_amax_of_x(bool saves_input) const {
+  return needs_amax((*this)[Operand::fprop_x]) || (saves_input && needs_amax((*this)[Operand::wgrad_x]));
+}
+
+bool LinearPrecision::uses_amax_of_dy() const {
+  return needs_amax((*this)[Operand::dgrad_dy]) || needs_amax((*this)[Operand::wgrad_dy]);
+}
+
+bool LinearPrecision::rows_are_independent() const {
+  const std::optional<QuantSpec>& spec = (*this)[Operand::fprop_x];
+  return !spec || (spec->format != Format::nvfp4 && spec->block.rows == 1 && spec->axis == 1 &&
+                   spec->rounding == Rounding::nearest);
+}
+
+std::string describe(const LinearPrecision& precision, std::string_view storage) {
+  std::string text;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const auto& spec = precision[operand];
+    if (i % 2 == 0)
+      text += fmt::format("{}{} ", i == 0 ? "" : " | ", gemm_of(operand));
+    else
+      text += " · ";
+    text += fmt::format("{} {}", name_of(operand).substr(6), spec ? describe(*spec) : std::string(storage));
+  }
+  return text;
+}
+
+}  // namespace tetrad

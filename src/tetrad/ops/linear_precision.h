@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How each operand of the three products of a linear layer is quantized.
+//
+// A linear layer y = x W^T is three products: fprop y = x W^T, dgrad dx = dy W, wgrad dW = dy^T x. Each has
+// two operands, and each operand is described as its product consumes it (the reduction dimension last).
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tetrad/ops/quantize.h"
+
+namespace tetrad {
+
+enum class Operand : std::uint8_t { fprop_x, fprop_w, dgrad_dy, dgrad_w, wgrad_dy, wgrad_x };
+inline constexpr int kOperands = 6;
+
+/// "fprop.x", …: as configurations and metrics spell them.
+inline constexpr std::array<std::string_view, kOperands> kOperandNames = {"fprop.x", "fprop.w",  "dgrad.dy",
+                                                                          "dgrad.w", "wgrad.dy", "wgrad.x"};
+std::string_view name_of(Operand operand);
+/// The product that it belongs to: "fprop", "dgrad" or "wgrad".
+std::string_view gemm_of(Operand operand);
+/// The axis of QuantSpec. The matrix lies [tokens, features] or [out, in]; dgrad's weight and both of wgrad's
+/// operands are consumed along their first dimension.
+int axis_of(Operand operand);
+
+/// What one linear layer does at one point of a run.
+struct LinearPrecision {
+  /// By Operand; nothing: the storage type, unquantized.
+  std::array<std::optional<QuantSpec>, kOperands> operands;
+  bool per_step_signs =
+      false;  //!< signs of the Hadamard transform are drawn from the run's seed and the step
+
+  const std::optional<QuantSpec>& operator[](Operand operand) const {
+    return operands[static_cast<std::size_t>(operand)];
+  }
+  std::optional<QuantSpec>& operator[](Operand operand) {
+    return operands[static_cast<std::size_t>(operand)];
+  }
+
+  /// Dgrad can use fprop's weight codes transposed: square blocks, nothing else different.
+  bool weight_codes_shared() const;
+  /// Dgrad reads fprop's form of the weight transposed: shared codes, or the same unquantized matrix.
+  bool weight_form_shared() const;
+
+  /// Whether a report of the amax of x, or of dy, saves a quantizer a pass over it.
+  bool uses_amax_of_x(bool saves_input) const;
+  bool uses_amax_of_dy() const;
+
+  /// Whether each row of y depends on its row of x alone: not where a scale spans rows or random bits depend
+  /// on the row.
+  bool rows_are_independent() const;
+};
+
+/// One line for people: "fprop x nvfp4 1x16 · w nvfp4 16x16 | …".
+std::string describe(const LinearPrecision& precision, std::string_view storage);
+
+}  // namespace tetrad

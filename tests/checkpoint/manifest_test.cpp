@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/checkpoint/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include <span>
+
+#include "tetrad/core/error.h"
+#include "tetrad/io/sha256.h"
+
+namespace tetrad {
+namespace {
+
+constexpr std::string_view kHash = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+Manifest example() {
+  return {
+      12, "v1 \"quoted\"", {{"a.safetensors", 7, std::string(kHash)}, {"state.json", 0, std::string(kHash)}}};
+}
+
+std::string entry(std::string_view name, std::string_view bytes = "1") {
+  return fmt::format(R"({{"name":"{}","bytes":{},"sha256":"{}"}})", name, bytes, kHash);
+}
+
+/// Any content with a right seal, as someone would make it who means harm.
+std::string sealed(const std::string& content) {
+  return fmt::format("{},\"sha256\":\"{}\"}}\n", content, sha256_hex(std::as_bytes(std::span(content))));
+}
+
+std::string sealed_with(std::string_view step, std::string_view files) {
+  return sealed(fmt::format(
+      "{{\"format\":\"tetrad-checkpoint\",\"version\":1,\"step\":{},\"build\":\"b\",\"files\":[\n{}\n]", step,
+      files));
+}
+
+void expect_bad_input(std::string_view text, std::string_view word) {
+  try {
+    parse_manifest(text);
+    ADD_FAILURE() << "accepted: " << text.substr(0, 300);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::bad_input);
+    EXPECT_NE(std::string_view(error.what()).find(word), std::string_view::npos) << error.what();
+    EXPECT_LT(std::string_view(error.what()).size(), 500U);
+  }
+}
+
+TEST(Manifest, RoundTrips) {
+  EXPECT_EQ(parse_manifest(manifest_text(example())), example());
+  EXPECT_EQ(parse_manifest(sealed_with("3", entry("f"))), (Manifest{3, "b", {{"f", 1, std::string(kHash)}}}));
+}
+
+TEST(Manifest, FindsEveryChangedByteAndEveryCut) {
+  const std::string good = manifest_text(example());
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    for (int value = 1; value < 256; ++value) {
+      bad[at] = static_cast<char>(good[at] ^ value);
+      ASSERT_THROW(parse_manifest(bad), Error) << at << ' ' << value;
+    }
+    ASSERT_THROW(parse_manifest(good.substr(0, at)), Error) << at;
+    ASSERT_THROW(parse_manifest(good.substr(at + 1)), Error) << at;
+  }
+  expect_bad_input(good + "\n", "damaged");
+  expect_bad_input(good + good, "damaged");
+}
+
+TEST(Manifest, RefusesNamesThatAreNotOfACheckpoint) {
+  for (const std::string name : {"", ".", "..", ".hidden", "../x", "a/b", "/etc/passwd", "a\\\\b",
+                                 "a\\u0000b", "MANIFEST.json", "a b", "\xC3\xA9"})
+    expect_bad_input(sealed_with("1", entry(name)), "cannot be of a checkpoint");
+  expect_bad_input(sealed_with("1", entry(std::string(1000, 'n'))), "cannot be of a checkpoint");
+  expect_bad_input(sealed_with("1", entry("f") + ",\n" + entry("f")), "twice");
+  expect_bad_input(sealed_with("1", entry("g") + ",\n" + entry("f")), "out of order");
+}
+
+TEST(Manifest, RefusesNumbersThatAreNotSizes) {
+  for (const std::string number :
+       {"-1", "1.0", "1e3", "9223372036854775808", "18446744073709551616", "\"1\"", "null", "[]"}) {
+    expect_bad_input(sealed_with(number, entry("f")), "\"step\"");
+    expect_bad_input(sealed_with("1", entry("f", number)), "\"bytes\"");
+  }
+  expect_bad_input(sealed_with("01", entry("f")), "JSON");
+}
+
+TEST(Manifest, RefusesOtherContent) {
+  expect_bad_input("", "cut short");
+  expect_bad_input(std::string(kManifestMaxBytes + 1, ' '), "bytes");
+  expect_bad_input(sealed("{"), "JSON");
+  expect_bad_input(sealed("{\"format\":\"other\""), "not of a checkpoint of Tetrad");
+  expect_bad_input(sealed("{\"format\":\"tetrad-checkpoint\",\"version\":2"), "version 2");
+  expect_bad_input(sealed_with("1", ""), "no files");
+  expect_bad_input(sealed_with("1", "1"), "not an object");
+  expect_bad_input(sealed_with("1", entry("f") + " "), "more than the fields");
+  expect_bad_input(sealed_with("1,\"step\":1", entry("f")), "more than the fields");
+  expect_bad_input(sealed_with("1,\"extra\":true", entry("f")), "more than the fields");
+  expect_bad_input(sealed("{\"a\":" + std::string(500'000, '[')), "JSON");
+  std::string upper = entry("f");
+  upper.replace(upper.find(kHash), kHash.size(), std::string(64, 'A'));
+  expect_bad_input(sealed_with("1", upper), "64 hexadecimal");
+}
+
+}  // namespace
+}  // namespace tetrad

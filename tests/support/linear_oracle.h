@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The products of a linear layer spelled out: each operand quantized with its spec and decoded, all sums in
+// double precision.
+
+#include <algorithm>
+#include <numeric>
+
+#include "support/matrices.h"
+#include "tetrad/ops/linear.h"
+
+namespace tetrad::testing {
+
+inline Values transposed(const Values& x, std::int64_t rows, std::int64_t cols) {
+  Values result(x.size());
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c)
+      result[static_cast<std::size_t>(c * rows + r)] = x[static_cast<std::size_t>(r * cols + c)];
+  return result;
+}
+
+/// a [m, k] . b [n, k]^T
+inline Values product(const Values& a, const Values& b, std::int64_t k) {
+  const auto depth = static_cast<std::size_t>(k);
+  Values result;
+  for (std::size_t i = 0; i < a.size(); i += depth)
+    for (std::size_t j = 0; j < b.size(); j += depth)
+      result.push_back(std::inner_product(a.begin() + static_cast<std::ptrdiff_t>(i),
+                                          a.begin() + static_cast<std::ptrdiff_t>(i + depth),
+                                          b.begin() + static_cast<std::ptrdiff_t>(j), 0.0));
+  return result;
+}
+
+/// The values that a product gets for an operand, [rows, K] as consumed.
+struct OperandValues {
+  Backend& device;
+  LinearPrecision precision;
+  LinearKey key;
+
+  /// Of an activation or a gradient.
+  Values of(Operand operand, const TestMatrix& x) const {
+    const bool along_tokens = operand == Operand::wgrad_dy || operand == Operand::wgrad_x;
+    if (precision[operand]) return quantized(operand, *precision[operand], x.view(), key.microbatch);
+    return along_tokens ? transposed(x.values(), x.view().rows, x.view().cols) : x.values();
+  }
+
+  /// Of an f32 weight, [out, in] for fprop and [in, out] for dgrad.
+  Values of_weight(Operand operand, const MatrixView& weight, DType storage) const {
+    if (operand == Operand::dgrad_w && precision.weight_codes_shared())
+      return transposed(of_weight(Operand::fprop_w, weight, storage), weight.rows, weight.cols);
+    if (precision[operand]) return quantized(operand, *precision[operand], weight, 0);
+    const auto* data = static_cast<const float*>(weight.data);
+    Values values;
+    for (std::int64_t i = 0; i < weight.size(); ++i)
+      values.push_back(static_cast<double>(storage == DType::bf16 ? round_to_bf16(data[i]) : data[i]));
+    return operand == Operand::dgrad_w ? transposed(values, weight.rows, weight.cols) : values;
+  }
+
+ private:
+  Values quantized(Operand operand, QuantSpec spec, const MatrixView& x, std::uint32_t microbatch) const {
+    if (precision.per_step_signs)
+      spec.signs = RandomStream{key.seed, key.step, 0, 0xFFFFFFFFu}.group(0)[0] & 0xFFFFu;
+    QuantizeOptions options;
+    options.random = {key.seed, key.step, microbatch,
+                      key.layer * kOperands + static_cast<std::uint32_t>(operand)};
+    QuantizedTensor tensor;
+    device.quantize(x, spec, options, tensor);
+    std::vector<float> decoded(static_cast<std::size_t>(tensor.rows * tensor.cols));
+    device.dequantize(tensor, mutable_view_of(decoded.data(), tensor.rows, tensor.cols));
+    return to_f64(decoded);
+  }
+};
+
+}  // namespace tetrad::testing
