@@ -21,6 +21,19 @@ class MemoryOwner {
   virtual void release(std::byte* memory) noexcept = 0;
 };
 
+struct ReleaseMemory {
+  std::shared_ptr<MemoryOwner> owner = nullptr;  //!< null: the program's own memory
+  bool is_borrowed = false;
+
+  void operator()(std::byte* memory) const {
+    if (is_borrowed) return;
+    if (owner)
+      owner->release(memory);
+    else
+      std::free(memory);
+  }
+};
+
 class Buffer {
  public:
   static constexpr std::size_t kAlignment = 64;
@@ -30,7 +43,7 @@ class Buffer {
 
   /// Takes memory that goes back to `owner`.
   Buffer(std::byte* data, std::size_t bytes, std::shared_ptr<MemoryOwner> owner)
-      : data_(data, Release{std::move(owner)}), size_(bytes), capacity_(bytes) {}
+      : data_(data, ReleaseMemory{std::move(owner)}), size_(bytes), capacity_(bytes) {}
 
   /// Memory that belongs to somebody else, who keeps it alive.
   static Buffer borrow(std::span<std::byte> memory) {
@@ -72,19 +85,7 @@ class Buffer {
  private:
   static std::byte* allocate(std::size_t bytes);
 
-  struct Release {
-    std::shared_ptr<MemoryOwner> owner = nullptr;  //!< null: the program's own memory
-    bool is_borrowed = false;
-    void operator()(std::byte* memory) const {
-      if (is_borrowed) return;
-      if (owner)
-        owner->release(memory);
-      else
-        std::free(memory);
-    }
-  };
-
-  std::unique_ptr<std::byte, Release> data_;
+  std::unique_ptr<std::byte, ReleaseMemory> data_;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
 };
