@@ -83,15 +83,14 @@ AlgorithmCache::AlgorithmCache(const std::string& device) {
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   file_ = folder / name;
-  std::error_code ignored;  // without the file only time is lost
-  std::filesystem::create_directories(folder, ignored);
   read();
 }
 
 void AlgorithmCache::read() {
   std::ifstream in(file_);
   in.seekg(read_until_);
-  for (std::string line; std::getline(in, line) && !in.eof();) {  // a last line without an end is still being written
+  for (std::string line;
+       std::getline(in, line) && !in.eof();) {  // a last line without an end is still being written
     read_until_ = in.tellg();
     std::istringstream words(line);
     std::string problem;
@@ -110,6 +109,8 @@ std::optional<cublasLtMatmulAlgo_t> AlgorithmCache::find(const std::string& prob
 cublasLtMatmulAlgo_t AlgorithmCache::find_or_choose(const std::string& problem,
                                                     const std::function<cublasLtMatmulAlgo_t()>& choose) {
   if (const auto known = find(problem)) return *known;
+  std::error_code ignored;  // without the file only time is lost
+  std::filesystem::create_directories(file_.parent_path(), ignored);
   const FileLock lock(file_);
   if (lock.is_held()) {
     read();
