@@ -15,7 +15,7 @@
 #include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
-#include "tetrad/backend/cuda/gemm/nvfp4_operand.h"
+#include "tetrad/backend/cuda/gemm/scaled_operand.h"
 #include "tetrad/core/tensor.h"
 
 namespace tetrad::cuda {

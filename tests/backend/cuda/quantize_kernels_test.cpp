@@ -86,7 +86,7 @@ Result quantize_in_runs(const MatrixView& x, const QuantSpec& spec, const Quanti
   return result;
 }
 
-/// The kernels of quantize_rows.cu, but for the exchange between lanes.
+/// The kernels of nvfp4_rows.cu, but for the exchange between lanes.
 Result quantize_in_row_blocks(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options) {
   Result result;
   prepare(x, spec, options, result.tensor);

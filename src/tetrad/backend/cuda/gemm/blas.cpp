@@ -79,9 +79,9 @@ cublasLtMatmulMatrixScale_t mode_of(Scaling scaling) {
 
 /// What decides about the kernel.
 struct Problem {
-  Columns a, b, out;  //!< of the caller's names
+  Columns a, b, out;  //!< named as the caller does
   bool a_row_major, b_row_major;
-  Scaling a_scaling = Scaling::none;  //!< of both or of neither
+  Scaling a_scaling = Scaling::none;  //!< both are scaled or neither is
   Scaling b_scaling = Scaling::none;
   bool is_scaled() const { return a_scaling != Scaling::none; }
   std::int64_t depth() const { return a_row_major ? a.rows : a.cols; }
@@ -136,7 +136,7 @@ struct Arguments {
   void* out;
   const float* alpha;
   const float* beta;
-  const void* a_scales = nullptr;  //!< of a scaled problem, like the next
+  const void* a_scales = nullptr;  //!< in a scaled problem, like the next
   const void* b_scales = nullptr;
 };
 

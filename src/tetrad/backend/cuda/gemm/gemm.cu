@@ -3,10 +3,9 @@
 
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
-#include "tetrad/backend/cuda/gemm/fp8_operand.h"
 #include "tetrad/backend/cuda/gemm/native.h"
-#include "tetrad/backend/cuda/gemm/nvfp4_operand.h"
-#include "tetrad/backend/cuda/layers/elementwise.h"
+#include "tetrad/backend/cuda/gemm/scaled_operand.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 #include "tetrad/backend/cuda/quantize/quantize.h"
 #include "tetrad/core/tensor.h"
 #include "tetrad/numerics/nvfp4.h"

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "tetrad/backend/codec.h"
-#include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
+#include "tetrad/backend/cuda/common/words.h"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/ops/quantize.h"
 
@@ -21,7 +21,7 @@ inline constexpr int kGroup = RandomStream::kGroup;  //!< elements that share ra
 
 /// The per-tensor state between the passes, in the device's memory.
 struct QuantState {
-  std::uint32_t amax_bits;  //!< of |x|, the largest: NaN and infinity are above everything
+  std::uint32_t amax_bits;  //!< the largest of the bits of |x|: NaN and infinity are above everything
 };
 
 struct QuantProblem {
@@ -44,7 +44,7 @@ struct QuantProblem {
   RandomStream random = {};
   const RandomKey* key = nullptr;  //!< in device memory: replaces seed, step and microbatch of `random`
   static constexpr int kRounds = 10;
-  std::uint32_t round_keys[kRounds][2] = {};  //!< of Philox, the same for every thread
+  std::uint32_t round_keys[kRounds][2] = {};  //!< Philox's, the same for every thread
   PartOfTensor part = {};                     //!< total_cols filled in
   bool amax_given = false;
   float given_amax = 0;
@@ -54,7 +54,7 @@ struct QuantProblem {
   void* codes = nullptr;
   void* scales = nullptr;
   std::int64_t scale_rows = 0, scale_cols = 0;
-  float* amax = nullptr;  //!< of the result
+  float* amax = nullptr;  //!< where the result keeps its own
 
   QuantState* state = nullptr;
   std::uint32_t* block_amax = nullptr;  //!< bits, [block_rows_total, block_cols_total]; generic kernels only
@@ -106,12 +106,12 @@ struct QuantProblem {
   }
 };
 
-/// Of a matrix as consumed, into `out`, which has its shape, its order, its form and its buffers. What lies
-/// between the passes is left to the caller.
+/// The problem of a matrix as consumed, into `out`, which has its shape, its order, its form and its buffers.
+/// What lies between the passes is left to the caller.
 QuantProblem make_problem(const MatrixView& consumed, const QuantSpec& spec, const QuantizeOptions& options,
                           QuantizedTensor& out);
 
-/// A part of the statistics: of what one block of threads has measured.
+/// A part of the statistics: what one block of threads has measured.
 struct QuantPart {
   double signal = 0, noise = 0, max_error = 0;
   std::int64_t non_finite = 0, zero_scale_blocks = 0, measured = 0, flushed = 0, saturated = 0;
