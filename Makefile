@@ -27,7 +27,7 @@ help:
 	@echo "make lint        formatters and static analysis, as CI runs them: C++, CUDA, Python, shell, JavaScript"
 	@echo
 	@echo "These install nothing, and say what is missing:"
-	@echo "make build       build/tetrad (PRESET=portable for any processor)"
+	@echo "make build       build/tetrad (PRESET=native for this processor alone)"
 	@echo "make install     the program, the library and its headers, into PREFIX (/usr/local)"
 	@echo "make deb         the same as a package of Debian or Ubuntu, in build/"
 	@echo "make check-install  that projects can build with what is installed: examples/quantize"
@@ -116,4 +116,4 @@ format:
 	@scripts/lint --fix
 
 clean:
-	rm -rf build build-portable build-sanitize build-gpu build-lint build-fuzz
+	rm -rf build build-native build-arm64 build-sanitize build-gpu build-lint build-fuzz

@@ -18,7 +18,7 @@ inline Tensor random_tensor(Backend& backend, DType dtype, std::int64_t rows, st
   constexpr std::int64_t kPiece = 1 << 14;
   const std::int64_t size = rows * cols;
   Buffer values(static_cast<std::size_t>(size * bits_of(dtype) / 8));
-  parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+  backend.threads().parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(size, (piece + 1) * kPiece); ++i) {
       const PhiloxWords words = philox4x32_10({static_cast<std::uint32_t>(i), 0, seed, 0}, {1, 2});
       const float radius = std::sqrt(-2 * std::log((static_cast<float>(words[0] >> 8) + 0.5f) * 0x1p-24f));

@@ -5,7 +5,6 @@
 
 #include "benchmarks.h"
 #include "random_data.h"
-#include "tetrad/core/threads.h"
 
 namespace tetrad::bench {
 
@@ -38,7 +37,7 @@ const char* ReferenceProduct::name() const {
 #ifdef TETRAD_OPENBLAS
 void ReferenceProduct::multiply_with_openblas() {
   const auto blas_int = [](std::int64_t value) { return static_cast<blasint>(value); };
-  openblas_set_num_threads(thread_count());
+  openblas_set_num_threads(backend_.threads().count());
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_int(m_), blas_int(n_), blas_int(k_), 1.0f,
               a_.f32(), blas_int(k_), b_.f32(), blas_int(k_), 0.0f, out_.f32(), blas_int(n_));
 }

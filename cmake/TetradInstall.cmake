@@ -24,6 +24,8 @@ function(tetrad_collect_objects folder result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 tetrad_collect_objects(${CMAKE_SOURCE_DIR}/src/tetrad objects)
+get_property(cpu_objects GLOBAL PROPERTY TETRAD_CPU_OBJECTS)  # made from objects, so that they are none of a target's
+list(APPEND objects ${cpu_objects})
 add_library(tetrad_static STATIC EXCLUDE_FROM_ALL ${objects})
 set_target_properties(tetrad_static PROPERTIES OUTPUT_NAME tetrad EXPORT_NAME static LINKER_LANGUAGE CXX)
 
@@ -33,7 +35,7 @@ foreach(library tetrad_static tetrad_shared)
   target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()
 target_link_libraries(tetrad_static PUBLIC fmt::fmt PRIVATE ${yaml_cpp} Threads::Threads)
-target_link_libraries(tetrad_static INTERFACE openblas gomp)  # until both are gone from the backend
+target_link_libraries(tetrad_static INTERFACE gomp)  # until OpenMP is gone
 set(static_dependencies fmt yaml-cpp Threads)
 if(TETRAD_WITH_CUDA)
   target_link_libraries(tetrad_static PRIVATE CUDA::cudart_static CUDA::cublasLt ${CMAKE_DL_LIBS})
@@ -53,6 +55,21 @@ install(DIRECTORY src/tetrad/numerics src/tetrad/core src/tetrad/ops DESTINATION
 install(DIRECTORY configs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tetrad)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The manual and the completions are what the program itself prints.
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+  function(tetrad_install_output file folder)
+    install(CODE "execute_process(COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:tetrad>\" ${ARGN}
+                    OUTPUT_FILE \"${CMAKE_BINARY_DIR}/package/${file}\" COMMAND_ERROR_IS_FATAL ANY)")
+    install(FILES ${CMAKE_BINARY_DIR}/package/${file} DESTINATION ${folder})
+  endfunction()
+  tetrad_install_output(tetrad.1 ${CMAKE_INSTALL_MANDIR}/man1 man)
+  tetrad_install_output(tetrad ${CMAKE_INSTALL_DATADIR}/bash-completion/completions completion bash)
+  # zsh looks into the first folder, but below /usr Debian's looks into the second.
+  tetrad_install_output(_tetrad ${CMAKE_INSTALL_DATADIR}/zsh/site-functions completion zsh)
+  install(FILES ${CMAKE_BINARY_DIR}/package/_tetrad DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  tetrad_install_output(tetrad.fish ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d completion fish)
+endif()
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tetrad)
 configure_package_config_file(cmake/tetradConfig.cmake.in ${CMAKE_BINARY_DIR}/package/tetradConfig.cmake

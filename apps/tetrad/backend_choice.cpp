@@ -5,14 +5,16 @@
 
 namespace tetrad::app {
 
-Backend& choose_backend(const std::string& name) {
-  if (name == "cpu") return cpu_backend();
-  if (name == "cuda") return cuda_backend();
-  TETRAD_CHECK(name == "auto", "run.backend: '{}' is none of auto, cpu, cuda", name);
+std::unique_ptr<Backend> choose_backend(const std::string& name, int threads) {
+  const CpuOptions cpu{.threads = threads, .instruction_set = {}};
+  const CudaOptions cuda{.threads = threads};
+  if (name == "cpu") return make_cpu_backend(cpu);
+  if (name == "cuda") return make_cuda_backend(cuda);
+  TETRAD_CHECK(name == "auto", "run.backend: '{}' is not auto, cpu or cuda", name);
   try {
-    return cuda_backend();
+    return make_cuda_backend(cuda);
   } catch (const Error&) {
-    return cpu_backend();
+    return make_cpu_backend(cpu);
   }
 }
 

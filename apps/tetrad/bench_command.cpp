@@ -52,22 +52,23 @@ struct BenchOptions {
   std::string tokenizer = {};  //!< empty: learn one
   std::int64_t vocab = 32768;
   int repeats = 15;
+  int threads = 0;
   bool json = false;
 };
 
 /// Prints figures as they come, or collects them for one JSON object.
 class Reporter {
  public:
-  Reporter(const Backend& backend, const std::string& title, bool json) : json_(json) {
+  Reporter(Backend& backend, const std::string& title, bool json) : json_(json) {
     const bool on_cpu = backend.name() == "cpu";
     const std::string hardware = hardware_name(backend);
     object_ = {{"benchmark", title},
                {"backend", backend.name()},
                {"hardware", hardware},
                {"figures", nlohmann::json::array()}};
-    if (on_cpu) object_["threads"] = thread_count();
-    heading_ =
-        fmt::format("{}, {}{}\n", title, hardware, on_cpu ? fmt::format(", {} threads", thread_count()) : "");
+    if (on_cpu) object_["threads"] = backend.threads().count();
+    heading_ = fmt::format("{}, {}{}\n", title, hardware,
+                           on_cpu ? fmt::format(", {} threads", backend.threads().count()) : "");
   }
 
   void operator()(const bench::Figure& figure) {
@@ -180,44 +181,44 @@ void run_tokenizer(Backend&, const BenchOptions& options, const bench::Report& r
 const std::vector<Benchmark>& benchmarks() {
   static const std::vector<Benchmark> all = {
       {"quantize",
-       "Quantizers, beside a copy of the same tensor",
+       "Quantizers, relative to a copy of the same tensor",
        "Tensor, ROWSxCOLS",
        {.size = "8192x8192"},
        run_quantize,
        "  tetrad bench quantize\n  tetrad bench quantize --size 4096x4096 --dtype f32 --threads 1"},
       {"gemm",
-       "Quantized products, beside OpenBLAS SGEMM (CPU) or the BF16 product (GPU)",
+       "Quantized products, relative to OpenBLAS SGEMM (CPU) or the BF16 product (GPU)",
        "MxNxK",
        {.size = "1024x1024x1024", .repeats = 31},
        run_gemm,
        "  tetrad bench gemm\n  tetrad bench gemm --size 4096x1024x1024 --threads 1"},
       {"linear",
-       "A linear layer forward and backward, every recipe beside BF16",
+       "A linear layer forward and backward, every recipe relative to BF16",
        "TOKENSxOUTxIN",
        {.size = "2048x1024x1024"},
        run_linear,
        "  tetrad bench linear --size 16384x4096x4096 --backend cuda"},
       {"attention",
-       "Causal attention, beside a BF16 product",
+       "Causal attention, relative to a BF16 product",
        "BATCHxHEADSxKV_HEADSxSEQUENCExHEAD_DIM",
        {.size = "1x8x4x512x64"},
        run_attention,
        "  tetrad bench attention --size 16x32x8x2048x64 --backend cuda"},
       {"mamba",
-       "The Mamba-2 scan, beside a copy of what it reads",
+       "The Mamba-2 scan, relative to a copy of its input",
        "BATCHxSEQUENCExHEADSxHEAD_DIMxGROUPSxSTATExCHUNK",
        {.size = "1x1024x16x64x2x64x64"},
        run_mamba,
        "  tetrad bench mamba --size 8x2048x64x64x8x128x128 --backend cuda"},
       {"step",
-       "Whole training steps of a model, every recipe beside BF16",
+       "Whole training steps, every recipe relative to BF16",
        nullptr,
        {.size = "", .repeats = 9},
        run_step,
        "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json\n"
        "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn"},
       {"tokenizer",
-       "Encoding and decoding on one thread, beside splitting alone and a copy",
+       "Encoding and decoding on one thread, relative to splitting alone and to a copy",
        nullptr,
        {.size = "", .repeats = 5},
        run_tokenizer,
@@ -247,25 +248,28 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
         ->capture_default_str();
   if (benchmark.run == run_step) {
     command.add_option("--model", options.model, "A preset")->capture_default_str();
-    command.add_option("--recipes", options.recipes, "Which, beside bf16")
+    command.add_option("--recipes", options.recipes, "Recipes to measure, besides bf16")
         ->delimiter(',')
         ->check(CLI::IsMember(std::vector<std::string>(kRecipeNames.begin(), kRecipeNames.end())))
         ->capture_default_str();
     command.add_option("--batch", options.batch, "Sequences")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    command.add_option("--sequence", options.sequence, "Tokens of a sequence, a multiple of 32")
+    command.add_option("--sequence", options.sequence, "Tokens per sequence, a multiple of 32")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    command.add_option("--recompute", options.recompute, "In the backward pass: none, cheap, ffn or full")
+    command
+        .add_option("--recompute", options.recompute,
+                    "What to recompute in the backward pass: none, cheap, ffn or full")
         ->check(CLI::IsMember({"none", "cheap", "ffn", "full"}))
         ->capture_default_str();
   }
   if (benchmark.run == run_tokenizer) {
-    command.add_option("PATH", options.paths, "Text files or folders, of which 64 MB are read")
+    command.add_option("PATH", options.paths, "Text files or folders; the first 64 MB are used")
         ->capture_default_str();
     command.add_option("--tokenizer", options.tokenizer, "Default: a byte-level BPE learned from the text");
-    command.add_option("--vocab", options.vocab, "Tokens of the one that is learned")->capture_default_str();
+    command.add_option("--vocab", options.vocab, "Vocabulary of the learned tokenizer")
+        ->capture_default_str();
   }
   command.add_option("--backend", options.backend, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
@@ -273,15 +277,15 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
   command.add_option("--repeats", options.repeats, "Timed runs; the median counts")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  command.add_flag("--json", options.json, "One JSON object on stdout");
-  add_threads_option(command);
+  command.add_flag("--json", options.json, "Print one JSON object instead of text");
+  add_threads_option(command, options.threads);
 }
 
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("bench", "Measure speed beside the ceiling measured in the same run");
+      app.add_subcommand("bench", "Measure speed, each figure next to its ceiling in the same run");
   command->require_subcommand(1);
   set_examples(*command, "  tetrad bench quantize\n  tetrad bench gemm --size 2048x2048x2048 --json");
   for (const Benchmark& benchmark : benchmarks()) {
@@ -291,7 +295,8 @@ void add_bench(CLI::App& app, Action& action) {
     set_examples(*sub, benchmark.examples);
     sub->callback([&action, &benchmark, options] {
       action = [&benchmark, options] {
-        Backend& backend = choose_backend(options->backend);
+        const std::unique_ptr<Backend> chosen = choose_backend(options->backend, options->threads);
+        Backend& backend = *chosen;
         Reporter reporter(backend, title_of(benchmark, *options), options->json);
         benchmark.run(backend, *options, std::ref(reporter));
         reporter.finish(backend);

@@ -30,8 +30,8 @@ void add_tokenizer(CLI::App& app, Action& action);
 void add_man(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 
-/// --threads, the same everywhere.
-void add_threads_option(CLI::App& command);
+/// --threads, the same everywhere; `threads` stays 0, the default, without it.
+void add_threads_option(CLI::App& command, int& threads);
 
 /// Examples below the options of `tetrad COMMAND --help`.
 void set_examples(CLI::App& command, const std::string& examples);

@@ -86,7 +86,7 @@ Definition define(const CompareOptions& options, const fs::path& folder) {
       same.seeds = found->plan.seeds;
       TETRAD_CHECK(
           same == found->plan && asked.common == found->common && asked.plan.seeds >= found->plan.seeds,
-          "{} holds another comparison: go on with that one (tetrad compare --resume {}) or choose another "
+          "{} holds another comparison: continue it (tetrad compare --resume {}) or choose another "
           "--out",
           folder.string(), folder.string());
     }
@@ -96,7 +96,7 @@ Definition define(const CompareOptions& options, const fs::path& folder) {
                kPlanFile);
   TETRAD_CHECK(
       options.arguments.empty() && options.arms.empty() && options.margin == 0 && options.lr_factors.empty(),
-      "--resume goes on with what {} says: leave everything else but --seeds out", folder.string());
+      "--resume continues what {} describes: leave out everything but --seeds", folder.string());
   Definition definition = *found;
   TETRAD_CHECK(options.seeds == 0 || options.seeds >= definition.plan.seeds, "{} has {} seeds already",
                folder.string(), definition.plan.seeds);
@@ -107,7 +107,8 @@ Definition define(const CompareOptions& options, const fs::path& folder) {
 Machine describe(Backend& backend) {
   const bench::Peak peak = bench::measure_peak(backend);
   const std::string name(backend.name());
-  return {name, hardware_name(backend), name == "cpu" ? thread_count() : 0, peak.tflops, peak.name};
+  return {name, hardware_name(backend), name == "cpu" ? backend.threads().count() : 0, peak.tflops,
+          peak.name};
 }
 
 ReportContext make_context(const CompareOptions& options) {
@@ -144,11 +145,11 @@ void print_plan(const Comparison& comparison) {
 }
 
 /// What is wrong with the data is found before anything is made. Only mixes have data of their own.
-void check_data(const Comparison& comparison) {
+void check_data(Threads& threads, const Comparison& comparison) {
   const Trial& first = comparison.trials.front();
   for (const Trial& trial : comparison.trials)
     if (trial.arm == first.arm && trial.seed == first.seed && trial.lr_factor == first.lr_factor)
-      open_dataset(trial.config);
+      open_dataset(threads, trial.config);
 }
 
 ExitCode run(const CompareOptions& options) {
@@ -161,9 +162,9 @@ ExitCode run(const CompareOptions& options) {
     return ExitCode::ok;
   }
   const RunConfig& how = comparison.trials.front().config.run;
-  if (how.threads > 0) set_thread_count(static_cast<int>(how.threads));
-  Backend& backend = choose_backend(how.backend);
-  check_data(comparison);
+  const std::unique_ptr<Backend> chosen = choose_backend(how.backend, static_cast<int>(how.threads));
+  Backend& backend = *chosen;
+  check_data(backend.threads(), comparison);
   ChecksConfig checks;
   for (const std::string& file : options.choices) checks.choices.push_back(read_questions(file));
   std::error_code error;
@@ -185,7 +186,7 @@ ExitCode run(const CompareOptions& options) {
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
   const std::string said = report();
   if (!finished) {
-    fmt::print(stderr, "stopped; go on with: tetrad compare --resume {}\n", folder.string());
+    fmt::print(stderr, "stopped; continue with: tetrad compare --resume {}\n", folder.string());
     return ExitCode::stopped_by_signal;
   }
   fmt::print("{}", said);
@@ -198,7 +199,7 @@ ExitCode run(const CompareOptions& options) {
 void add_compare(CLI::App& app, Action& action) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* command =
-      app.add_subcommand("compare", "The same training at several precisions, with a report to decide from");
+      app.add_subcommand("compare", "Train at several precisions and write a report that compares them");
   command->add_option(
       "CONFIG", options->arguments,
       "What all arms share: YAML files, merged from left to right, and key=value with dotted keys");
@@ -215,14 +216,13 @@ void add_compare(CLI::App& app, Action& action) {
                    "Percent of the reference's loss within which an arm is called equivalent (default: 1.5)")
       ->check(CLI::PositiveNumber)
       ->type_name("PERCENT");
-  command->add_option("--lr-factors", options->lr_factors, "Every arm with these multiples of optim.lr")
+  command->add_option("--lr-factors", options->lr_factors, "Run every arm with these multiples of optim.lr")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::PositiveNumber)
       ->type_name("LIST");
   command->add_option("--out", options->out, "Folder for runs and report")->type_name("DIR");
-  command
-      ->add_option("--resume", options->resume, "Go on with the comparison in this folder; --seeds may grow")
+  command->add_option("--resume", options->resume, "Continue the comparison in this folder; --seeds may grow")
       ->type_name("DIR");
   command
       ->add_option(
@@ -231,7 +231,8 @@ void add_compare(CLI::App& app, Action& action) {
           "may be given several times")
       ->allow_extra_args(false)
       ->type_name("FILE.jsonl");
-  command->add_option("--price", options->price, "Of the machine for an hour, for the price of tokens")
+  command
+      ->add_option("--price", options->price, "Price of the machine per hour, to compute the price of tokens")
       ->check(CLI::PositiveNumber)
       ->type_name("AMOUNT");
   command->add_flag(
@@ -240,14 +241,16 @@ void add_compare(CLI::App& app, Action& action) {
       "of every run is kept)");
   command
       ->add_option("--probes", options->probes,
-                   "What follows the runs: gradients (beside the reference's), recovery, checks; or none")
+                   "What to measure after the runs: gradients (compared with the reference's), recovery, "
+                   "checks; or none")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember({"gradients", "recovery", "checks", "none"}))
       ->type_name("LIST")
       ->capture_default_str();
-  command->add_flag("--dry-run", options->dry_run, "Only list the runs and what differs between the arms");
-  command->add_flag("--json", options->json, "The report as one JSON object on stdout");
+  command->add_flag("--dry-run", options->dry_run,
+                    "List the runs and the differences between the arms, and stop");
+  command->add_flag("--json", options->json, "Print the report as one JSON object");
   set_examples(*command,
                "  tetrad compare configs/quickstart.yaml --arms bf16,nvfp4 --seeds 3 --out comparison\n"
                "  tetrad compare configs/quickstart.yaml --arms configs/compare/ladder.yaml --dry-run\n"

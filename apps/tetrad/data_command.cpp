@@ -9,7 +9,8 @@ namespace {
 void add_prepare(CLI::App& data, Action& action) {
   CLI::App* command = data.add_subcommand(
       "prepare",
-      "Text files and folders to a token file: NAME.bin and NAME.idx (Megatron), NAME.json, and the same for "
+      "Tokenize text files and folders into a token file: NAME.bin and NAME.idx (Megatron), NAME.json, and "
+      "the same for "
       "NAME-heldout. Every file is a document. Binary files, names that begin with a dot and symbolic links "
       "are "
       "skipped in folders.");
@@ -28,15 +29,16 @@ void add_prepare(CLI::App& data, Action& action) {
           "Fraction to hold out: of the files (by a hash of their paths), or the end of a single file")
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
-  command->add_option("--include", arguments->include, "Only files in folders that match, such as '*.md'")
+  command
+      ->add_option("--include", arguments->include,
+                   "Only files in folders whose name matches, such as '*.md'")
       ->type_name("GLOB")
       ->allow_extra_args(false);
-  command->add_flag(
-      "--special", arguments->special,
-      "Put what the tokenizer's template says around every document (Llama 3: <|begin_of_text|> "
-      "in front), besides the end-of-document token");
-  command->add_flag("--json", arguments->json, "One JSON object on stdout");
-  add_threads_option(*command);
+  command->add_flag("--special", arguments->special,
+                    "Wrap every document in the special tokens of the tokenizer's template (Llama 3: "
+                    "<|begin_of_text|> first), besides the end-of-document token");
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
+  add_threads_option(*command, arguments->threads);
   set_examples(*command,
                "  tetrad data prepare /usr/include/c++ -o headers\n"
                "  tetrad data prepare book.txt notes/ -o text --tokenizer tokenizer.json --heldout 0.05\n"
@@ -50,11 +52,12 @@ void add_prepare(CLI::App& data, Action& action) {
 }
 
 void add_synth(CLI::App& data, Action& action) {
-  CLI::App* command = data.add_subcommand(
-      "synth",
-      "A language with known entropy, as a token file. The entropy (nats per token, given all tokens before) "
-      "is "
-      "written to NAME.json, so that training can report how far it is from the best there is.");
+  CLI::App* command =
+      data.add_subcommand("synth",
+                          "Generate a language with known entropy as a token file. The entropy (nats per "
+                          "token, given all tokens before) "
+                          "is "
+                          "written to NAME.json, so that training can report its distance from the optimum.");
   auto arguments = std::make_shared<SynthArguments>();
   SynthConfig& config = arguments->config;
   const auto kinds = synth_kinds();
@@ -70,9 +73,9 @@ void add_synth(CLI::App& data, Action& action) {
   command->add_option("--heldout", arguments->heldout, "Tokens of NAME-heldout, as a fraction of --tokens")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  command->add_option("--vocab", config.vocab, "Size of the vocabulary (default: what suits the language)")
+  command->add_option("--vocab", config.vocab, "Size of the vocabulary (default: depends on the language)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--seed", config.seed, "Chooses the language and what is said in it")
+  command->add_option("--seed", config.seed, "Seed of the language and of its text")
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{INT64_MAX}))
       ->capture_default_str();
   const auto add = [&](const char* option, std::int64_t& value, const char* help) {
@@ -86,7 +89,7 @@ void add_synth(CLI::App& data, Action& action) {
   add("--queries", config.queries, "recall: questions in an episode");
   add("--digits", config.digits, "arithmetic: digits of an operand, at most");
   command->add_flag("--reversed", config.reversed, "arithmetic: write the answer's last digit first");
-  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
   set_examples(*command,
                "  tetrad data synth markov -o chain --vocab 64 --branching 4 --tokens 2000000\n"
                "  tetrad data synth recall -o recall --pairs 8\n"
@@ -101,31 +104,29 @@ void add_synth(CLI::App& data, Action& action) {
 
 void add_convert(CLI::App& data, Action& action) {
   CLI::App* command = data.add_subcommand("convert",
-                                          "Token files of Megatron, llm.c or nanoGPT, one after the other, "
-                                          "to one Megatron file with its NAME.json. "
-                                          "All of them are checked first.");
+                                          "Concatenate token files of Megatron, llm.c or nanoGPT into one "
+                                          "Megatron file with its NAME.json. All of them are checked first.");
   auto arguments = std::make_shared<ConvertArguments>();
-  command->add_option("IN", arguments->inputs, "Token files; those without an .idx with their .bin")
+  command->add_option("IN", arguments->inputs, "Token files; write the .bin for those without an .idx")
       ->required();
   command->add_option("-o,--output", arguments->output, "NAME of the token file")
       ->required()
       ->type_name("NAME");
   command->add_option(
       "--tokenizer", arguments->tokenizer,
-      "What made the tokens, to be noted in NAME.json: bytes, a tokenizer.json, or ENCODING:FILE");
+      "Tokenizer that made the tokens, recorded in NAME.json: bytes, a tokenizer.json, or ENCODING:FILE");
   command
-      ->add_option(
-          "--vocab", arguments->vocab,
-          "All ids must be below this (default: that of the tokenizer, else what the files say, else "
-          "the highest id + 1)")
+      ->add_option("--vocab", arguments->vocab,
+                   "All ids must be below this (default: from the tokenizer, else from the files, else the "
+                   "highest id + 1)")
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--document-end", arguments->document_end,
                    "End a document after every token with this id, for files that do not mark documents")
       ->check(CLI::NonNegativeNumber)
       ->type_name("ID");
-  command->add_flag("--json", arguments->json, "One JSON object on stdout");
-  add_threads_option(*command);
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
+  add_threads_option(*command, arguments->threads);
   set_examples(
       *command,
       "  tetrad data convert fineweb_train_000001.bin fineweb_train_000002.bin -o fineweb --vocab 50257\n"
@@ -140,19 +141,19 @@ void add_convert(CLI::App& data, Action& action) {
 
 void add_inspect_tokens(CLI::App& data, Action& action) {
   CLI::App* command = data.add_subcommand(
-      "inspect", "What is in a token file. Reads all of it, and fails if anything is wrong with it.");
+      "inspect",
+      "Check a token file and describe its contents. Reads all of it, and fails if anything is wrong.");
   auto arguments = std::make_shared<InspectArguments>();
   command
       ->add_option("NAME", arguments->name,
-                   "Token file of Megatron or llm.c, with or without .bin; of nanoGPT, with it")
+                   "Megatron or llm.c token file, with or without .bin; nanoGPT token file, with .bin")
       ->required();
   command
-      ->add_option(
-          "--vocab", arguments->vocab,
-          "All ids must be below this (default: the vocabulary that NAME.json speaks of, if there is one)")
+      ->add_option("--vocab", arguments->vocab,
+                   "All ids must be below this (default: the vocabulary in NAME.json, if there is one)")
       ->check(CLI::PositiveNumber);
-  command->add_flag("--json", arguments->json, "One JSON object on stdout");
-  add_threads_option(*command);
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
+  add_threads_option(*command, arguments->threads);
   set_examples(*command,
                "  tetrad data inspect headers\n  tetrad data inspect foreign.bin --vocab 50257 --json");
   command->callback([&action, arguments] {
@@ -166,8 +167,8 @@ void add_inspect_tokens(CLI::App& data, Action& action) {
 }  // namespace
 
 void add_data(CLI::App& app, Action& action) {
-  CLI::App* data = app.add_subcommand(
-      "data", "Token files: make them from text, invent them, convert them, look into them");
+  CLI::App* data =
+      app.add_subcommand("data", "Make token files from text, synthesize, convert and inspect them");
   data->require_subcommand(1);
   add_prepare(*data, action);
   add_synth(*data, action);

@@ -16,6 +16,7 @@ struct PrepareArguments {
   std::string tokenizer = "bytes";
   double heldout = 0.02;
   bool special = false;  //!< the tokenizer's template around every document
+  int threads = 0;
   bool json = false;
 };
 
@@ -30,6 +31,7 @@ struct SynthArguments {
 struct InspectArguments {
   std::string name;
   std::int64_t vocab = 0;  //!< 0: what the file says
+  int threads = 0;
   bool json = false;
 };
 
@@ -39,6 +41,7 @@ struct ConvertArguments {
   std::string tokenizer;
   std::int64_t vocab = 0;          //!< 0: find out
   std::int64_t document_end = -1;  //!< -1: none
+  int threads = 0;
   bool json = false;
 };
 

@@ -34,10 +34,11 @@ void data_inspect(const InspectArguments& arguments) {
   constexpr std::int64_t kShown = 64;
   const TokenFile file(arguments.name);
   const auto& metadata = file.metadata();
-  const TokenFile::Range range = file.id_range();
+  Threads threads(arguments.threads);
+  const TokenFile::Range range = file.id_range(threads);
   const std::int64_t any = std::int64_t{1} << 31;
   const std::int64_t vocab = arguments.vocab > 0 ? arguments.vocab : metadata ? metadata->vocab : any;
-  file.validate(vocab);
+  file.validate(threads, vocab);
   const std::optional<double> unigram = measured_unigram_entropy(file, range.highest);
   std::vector<std::int32_t> first(static_cast<std::size_t>(std::min(kShown, file.size())));
   file.read(0, first);

@@ -62,8 +62,9 @@ TokenMetadata write_synth(const std::string& name, const SynthConfig& config, st
 void data_prepare(const PrepareArguments& arguments) {
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments.tokenizer);
   const TextFiles files = find_text_files(arguments.paths, arguments.include);
+  Threads threads(arguments.threads);
   const PrepareResult result = prepare_tokens(
-      files, *tokenizer,
+      threads, files, *tokenizer,
       {.output = arguments.output,
        .tokenizer = arguments.tokenizer,
        .heldout = arguments.heldout,
@@ -100,7 +101,8 @@ void data_convert(const ConvertArguments& arguments) {
       .document_end = std::nullopt,
       .progress = [](std::int64_t done, std::int64_t total) { show_progress("copying", done, total); }};
   if (arguments.document_end >= 0) options.document_end = static_cast<std::int32_t>(arguments.document_end);
-  const TokenMetadata metadata = convert_tokens(arguments.inputs, options);
+  Threads threads(arguments.threads);
+  const TokenMetadata metadata = convert_tokens(threads, arguments.inputs, options);
   const std::string name = token_file_name(arguments.output);
   if (arguments.json)
     print_json(report(name, metadata));

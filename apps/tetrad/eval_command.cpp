@@ -29,7 +29,7 @@ nlohmann::json evaluate_data(LoadedModel& model, const EvalOptions& options) {
   nlohmann::json results = nlohmann::json::object();
   for (const std::string& name : options.data) {
     const TokenSequences data(name, model.sequence(), name);
-    data.file().validate(model.config().model.vocab);
+    data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
     Pass pass = model.pass();
     const Evaluation result = evaluate(model.decoder(), pass, data, options.batch, options.sequences);
     nlohmann::json entry = {
@@ -80,7 +80,8 @@ void run(const EvalOptions& options) {
   ChecksConfig config;
   if (options.sequences > 0) config.sequences = options.sequences;
   for (const std::string& file : options.choices) config.choices.push_back(read_questions(file));
-  LoadedModel model = load_model(options.model, options.batch, options.sequence);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend, options.batch, options.sequence);
   const NamedFiles files = data_to_check(model, options);
   nlohmann::json result = {{"checkpoint", model.path().string()}, {"data", evaluate_data(model, options)}};
   if (has_checks) {
@@ -97,7 +98,7 @@ void run(const EvalOptions& options) {
 void add_eval(CLI::App& app, Action& action) {
   auto options = std::make_shared<EvalOptions>();
   CLI::App* command = app.add_subcommand(
-      "eval", "Loss, perplexity and bits per byte of a checkpoint, and checks of what it can do");
+      "eval", "Evaluate a checkpoint: loss, perplexity, bits per byte, and checks of what it can do");
   add_model_options(*command, options->model);
   command->add_option("--data", options->data, "Token files (NAME of NAME.bin and NAME.idx)")
       ->type_name("NAME");
@@ -107,20 +108,19 @@ void add_eval(CLI::App& app, Action& action) {
                    "given several times")
       ->allow_extra_args(false)
       ->type_name("FILE.jsonl");
-  command->add_flag(
-      "--checks", options->checks,
-      "Brackets and names in code, recall by length and depth, arithmetic by carries: on --data, "
-      "or else on what the run held out");
+  command->add_flag("--checks", options->checks,
+                    "Test brackets and names in code, recall by length and depth, arithmetic by carries, on "
+                    "--data or else on the run's held-out data");
   command
       ->add_option("--sequences", options->sequences,
-                   "How many sequences of each token file; 0 = all, and 32 for --checks")
+                   "Sequences from each token file; 0 = all, or 32 for --checks")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--sequence", options->sequence, "Tokens of a sequence; 0 = as in training")
+  command->add_option("--sequence", options->sequence, "Tokens per sequence; 0 = as in training")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--batch", options->batch, "Sequences at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
   set_examples(*command,
                "  tetrad eval run --data data/code-heldout\n"
                "  tetrad eval run/checkpoints/step-300 --data data/code-heldout --precision bf16 --json\n"

@@ -26,6 +26,7 @@ struct ExportCommand {
   std::string backend = "auto";
   CalibrationOptions calibration;
   double shard_gb = static_cast<double>(kShardBytes) / 1e9;
+  int threads = 0;
   bool force = false;
   bool json = false;
 };
@@ -35,34 +36,35 @@ DType dtype_of(const std::string& name) {
   return name == "f16" ? DType::f16 : DType::bf16;
 }
 
-ExportSummary export_serving(const ExportCommand& command, const CheckpointSource& source,
+ExportSummary export_serving(const ExportCommand& command, const CheckpointSource& source, Backend& cpu,
                              const ExportOptions& options, const StopSignals& signals) {
   const PrecisionConfig precision = with_precision(source.config().precision, command.precision);
   const Nvfp4Plan plan(precision, source.config().model, source.parameters());
   plan.require_layers();  // before the calibration, which takes time
   check_export_folder(command.out, options.overwrite);
-  LoadedModel model(source.path(), {.precision = command.precision}, choose_backend(command.backend));
+  const std::unique_ptr<Backend> backend = choose_backend(command.backend, command.threads);
+  LoadedModel model(source.path(), {.precision = command.precision}, *backend);
   CalibrationOptions calibration = command.calibration;
   calibration.progress = stoppable_progress("calibrating", signals);
   const InputAmax amax = calibrate(model, calibration);
   const ServingFormat format =
       command.to == "modelopt" ? ServingFormat::modelopt : ServingFormat::compressed_tensors;
-  return export_nvfp4(source, command.out, options, format, plan, amax, cpu_backend());
+  return export_nvfp4(source, command.out, options, format, plan, amax, cpu);
 }
 
 /// NVFP4 where the forward pass has it; a model without is BF16.
-ExportSummary export_llama_cpp(const ExportCommand& command, const CheckpointSource& source,
+ExportSummary export_llama_cpp(const ExportCommand& command, const CheckpointSource& source, Backend& cpu,
                                const ExportOptions& options) {
   const PrecisionConfig precision = with_precision(source.config().precision, command.precision);
   const Nvfp4Plan plan(precision, source.config().model, source.parameters());
-  return export_gguf(source, command.out, options, plan, cpu_backend());
+  return export_gguf(source, command.out, options, plan, cpu);
 }
 
 /// What a format has no use for would else be passed over without a word.
 void check_options(const ExportCommand& command) {
   const auto refuse = [&](const char* option, const char* reason) {
-    TETRAD_CHECK(command.parsed->count(option) == 0, "{} is of no use for --to {}: {}; leave it out", option,
-                 command.to, reason);
+    TETRAD_CHECK(command.parsed->count(option) == 0, "{} has no effect with --to {}: {}; leave it out",
+                 option, command.to, reason);
   };
   if (command.to == "hf") refuse("--precision", "all weights keep their values, rounded to --dtype");
   if (command.to == "gguf") {
@@ -71,7 +73,7 @@ void check_options(const ExportCommand& command) {
   }
   if (command.to == "hf" || command.to == "gguf")
     for (const char* option : {"--calibrate", "--calibration-sequences", "--backend"})
-      refuse(option, "it has no scales of inputs");
+      refuse(option, "it has no input scales");
 }
 
 void run(const ExportCommand& command) {
@@ -84,9 +86,11 @@ void run(const ExportCommand& command) {
   options.overwrite = command.force ? Overwrite::yes : Overwrite::no;
   const StopSignals signals;
   options.progress = stoppable_progress("exporting", signals);
-  const ExportSummary summary = command.to == "hf"     ? export_hf(source, command.out, options)
-                                : command.to == "gguf" ? export_llama_cpp(command, source, options)
-                                                       : export_serving(command, source, options, signals);
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({.threads = command.threads, .instruction_set = {}});
+  const ExportSummary summary = command.to == "hf" ? export_hf(cpu->threads(), source, command.out, options)
+                                : command.to == "gguf"
+                                    ? export_llama_cpp(command, source, *cpu, options)
+                                    : export_serving(command, source, *cpu, options, signals);
   if (command.json)
     fmt::print("{}\n", nlohmann::json{{"checkpoint", source.path().string()},
                                       {"out", command.out},
@@ -104,7 +108,7 @@ void run(const ExportCommand& command) {
 
 void add_export(CLI::App& app, Action& action) {
   auto options = std::make_shared<ExportCommand>();
-  CLI::App* command = app.add_subcommand("export", "Writes a checkpoint as other programs read it");
+  CLI::App* command = app.add_subcommand("export", "Export a checkpoint for other programs");
   options->parsed = command;
   command
       ->add_option("CHECKPOINT", options->checkpoint,
@@ -114,17 +118,15 @@ void add_export(CLI::App& app, Action& action) {
       ->required()
       ->type_name("DIR");
   command
-      ->add_option(
-          "--to", options->to,
-          "hf: Hugging Face (Llama or Nemotron-H), as transformers and all others load it; modelopt, "
-          "compressed-tensors: the same in NVFP4, for servers; gguf: one file for llama.cpp, in NVFP4 or "
-          "BF16")
+      ->add_option("--to", options->to,
+                   "hf: Hugging Face (Llama or Nemotron-H); modelopt, compressed-tensors: the same in NVFP4, "
+                   "for inference servers; gguf: one file for llama.cpp, in NVFP4 or BF16")
       ->check(CLI::IsMember({"hf", "modelopt", "compressed-tensors", "gguf"}))
       ->type_name("FORMAT")
       ->capture_default_str();
   command
       ->add_option("--dtype", options->dtype,
-                   "Of weights that are not NVFP4: bf16, f16 or f32 (not for gguf)")
+                   "Type of weights that are not NVFP4: bf16, f16 or f32 (not for gguf)")
       ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->type_name("T")
       ->capture_default_str();
@@ -135,28 +137,28 @@ void add_export(CLI::App& app, Action& action) {
   command
       ->add_option(
           "--precision", options->precision,
-          "Which layers are NVFP4: trained (those that were at the end of training, with the very codes "
-          "of the forward pass) or nvfp4 (quantized now, whatever the training was); for gguf also bf16")
+          "Which layers are NVFP4: trained (those that were at the end of training, with the exact codes of "
+          "the forward pass) or nvfp4 (quantized now, however it was trained); for gguf also bf16")
       ->check(CLI::IsMember({"trained", "nvfp4", "bf16"}))
       ->type_name("P")
       ->capture_default_str();
   command
       ->add_option("--calibrate", options->calibration.data,
-                   "Token file or text from which modelopt and compressed-tensors get the scales of inputs "
+                   "Token file or text to calibrate the input scales of modelopt and compressed-tensors "
                    "(default: the run's held-out tokens)")
       ->type_name("NAME");
   command
-      ->add_option("--calibration-sequences", options->calibration.sequences, "How much of it, in sequences")
+      ->add_option("--calibration-sequences", options->calibration.sequences, "Sequences to calibrate with")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--backend", options->backend, "Of the calibration: auto, cpu or cuda")
+  command->add_option("--backend", options->backend, "Backend of the calibration: auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->type_name("B")
       ->capture_default_str();
-  command->add_flag("--force", options->force, "Replace what is there, if it is an earlier export");
-  command->add_flag("--json", options->json, "One JSON object on stdout");
-  add_threads_option(*command);
+  command->add_flag("--force", options->force, "Replace an earlier export");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
+  add_threads_option(*command, options->threads);
   set_examples(*command,
                "  tetrad export run -o model --to hf\n"
                "  tetrad export run/checkpoints/step-300 -o model-f32 --dtype f32\n"

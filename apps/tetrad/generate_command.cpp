@@ -21,7 +21,8 @@ struct GenerateOptions {
 };
 
 void run(const GenerateOptions& options) {
-  LoadedModel model = load_model(options.model);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend);
   const Tokenizer& tokenizer = model.tokenizer();
   std::vector<std::int32_t> prompt = tokenizer.encode(options.prompt);
   const std::optional<std::int32_t> end = tokenizer.end_of_document();
@@ -58,26 +59,29 @@ void run(const GenerateOptions& options) {
 
 void add_generate(CLI::App& app, Action& action) {
   auto options = std::make_shared<GenerateOptions>();
-  CLI::App* command = app.add_subcommand("generate", "Continues a text");
+  CLI::App* command = app.add_subcommand("generate", "Continue a text");
   add_model_options(*command, options->model);
   command->add_option("--prompt", options->prompt, "The text to continue; empty: a new document")
       ->type_name("TEXT");
-  command->add_option("--tokens", options->tokens, "How many to write at most")
+  command->add_option("--tokens", options->tokens, "Largest number of tokens to generate")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--temperature", options->sampling.temperature, "0 always takes the likeliest token")
+  command
+      ->add_option("--temperature", options->sampling.temperature,
+                   "Sampling temperature; 0 always takes the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->add_option("--top-k", options->sampling.top_k, "Only the k likeliest tokens; 0 = all")
+  command->add_option("--top-k", options->sampling.top_k, "Sample from the k likeliest tokens; 0 = all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command
-      ->add_option("--top-p", options->sampling.top_p, "Only the likeliest tokens of this total probability")
+      ->add_option("--top-p", options->sampling.top_p,
+                   "Sample from the likeliest tokens with this total probability")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command->add_option("--seed", options->sampling.seed, "The same seed gives the same text")
       ->capture_default_str();
-  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
   set_examples(
       *command,
       "  tetrad generate run --prompt 'template <typename T>'\n"

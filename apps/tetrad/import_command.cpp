@@ -15,14 +15,16 @@ namespace {
 struct ImportCommand {
   std::string from;
   std::string out;
+  int threads = 0;
   bool force = false;
   bool json = false;
 };
 
 void run(const ImportCommand& command) {
   const StopSignals signals;
+  Threads threads(command.threads);
   const ImportSummary summary = import_checkpoint(
-      command.from, command.out,
+      threads, command.from, command.out,
       {kBuildId, command.force ? Overwrite::yes : Overwrite::no, stoppable_progress("importing", signals)});
   for (const std::string& warning : summary.warnings) fmt::print(stderr, "tetrad: {}\n", warning);
   if (command.json)
@@ -48,8 +50,8 @@ void add_import(CLI::App& app, Action& action) {
       ->required();
   command->add_option("-o,--out", options->out, "Checkpoint to write")->required()->type_name("CHECKPOINT");
   command->add_flag("--force", options->force, "Replace CHECKPOINT if it is an earlier import");
-  command->add_flag("--json", options->json, "One JSON object on stdout");
-  add_threads_option(*command);
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
+  add_threads_option(*command, options->threads);
   set_examples(*command,
                "  tetrad import Llama-3.2-1B -o llama\n"
                "  tetrad import model.gguf -o model\n"

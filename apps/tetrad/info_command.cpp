@@ -41,10 +41,10 @@ struct BackendReport {
   std::vector<Property> kernels;
 };
 
-BackendReport report(const std::string& name, Backend& (*open)()) {
+BackendReport report(const std::string& name, const std::function<std::unique_ptr<Backend>()>& open) {
   try {
-    const Backend& backend = open();
-    return {name, "", backend.properties(), backend.kernels()};
+    const std::unique_ptr<Backend> backend = open();
+    return {name, "", backend->properties(), backend->kernels()};
   } catch (const Error& error) {
     return {name, error.what(), {}, {}};
   }
@@ -62,7 +62,8 @@ nlohmann::json named_values(const std::vector<Property>& properties) {
 }
 
 void run(bool json) {
-  const std::vector<BackendReport> backends = {report("cpu", cpu_backend), report("cuda", cuda_backend)};
+  const std::vector<BackendReport> backends = {report("cpu", [] { return make_cpu_backend(); }),
+                                               report("cuda", [] { return make_cuda_backend(); })};
   if (json) {
     nlohmann::json object = {{"build", named_values(build_properties())},
                              {"system", named_values(system_properties())},
@@ -96,9 +97,9 @@ void run(bool json) {
 
 void add_info(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("info", "Hardware, backends, which kernel serves each operation, versions");
+      app.add_subcommand("info", "Show hardware, backends, the kernel of each operation, and versions");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON object on stdout");
+  command->add_flag("--json", *json, "Print one JSON object instead of text");
   set_examples(*command, "  tetrad info\n  tetrad info --json | jq .backends");
   command->callback([&action, json] {
     action = [json] {

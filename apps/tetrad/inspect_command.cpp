@@ -31,8 +31,9 @@ struct InspectRequest {
 };
 
 void run(const InspectRequest& arguments) {
+  const std::unique_ptr<Backend> backend = choose_backend(arguments.model);
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
-                                       choose_backend(arguments.model.backend), &terminal());
+                                       *backend, &terminal());
   if (!arguments.yaml.empty()) create_folder_of(arguments.yaml);  // rather now than after minutes
   const StopSignals signals;
   TimedProgress progress(signals);
@@ -51,7 +52,7 @@ void run(const InspectRequest& arguments) {
 void add_inspect(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<InspectRequest>();
   CLI::App* command = app.add_subcommand(
-      "inspect", "Which layers lose most in four bits, and which are worth keeping in BF16 or FP8");
+      "inspect", "Find the layers that lose most in 4 bits, and those worth keeping in BF16 or FP8");
   add_checkpoint_options(*command, arguments->model);
   std::vector<std::string> precisions = {"trained"};  // and every recipe that quantizes
   for (const std::string_view name : kRecipeNames)
@@ -63,25 +64,25 @@ void add_inspect(CLI::App& app, Action& action) {
       ->check(CLI::IsMember(precisions))
       ->type_name("P")
       ->capture_default_str();
-  command->add_option("--batches", arguments->batches, "Microbatches that everything is measured on")
+  command->add_option("--batches", arguments->batches, "Microbatches to measure on")
       ->check(CLI::Range(std::int64_t{2}, kMaxBatches))
       ->type_name("N")
       ->capture_default_str();
   command
       ->add_option("--budget", arguments->budget,
-                   "Percent of the linear layers' FLOP that may be in BF16; FP8 counts half")
+                   "Percent of the linear layers' FLOP allowed in BF16; FP8 counts half")
       ->check(CLI::Range(0.0, 100.0))
       ->type_name("PERCENT")
       ->capture_default_str();
-  command->add_option("--by", arguments->by, "What is kept or not as one: layer or block")
+  command->add_option("--by", arguments->by, "Unit that is kept or quantized as a whole: layer or block")
       ->check(CLI::IsMember({"layer", "block"}))
       ->type_name("WHAT")
       ->capture_default_str();
   command
       ->add_option("--yaml", arguments->yaml,
-                   "Also write the recommended list: a second configuration for tetrad train")
+                   "Also write the suggestion as a second configuration file for tetrad train")
       ->type_name("FILE");
-  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
   set_examples(*command,
                "  tetrad inspect run\n"
                "  tetrad inspect run/checkpoints/step-300 --by block --budget 25 --yaml kept.yaml\n"

@@ -5,15 +5,12 @@
 #include <exception>
 
 #include "command.h"
-#include "tetrad/core/threads.h"
 #include "version.h"
 
 namespace tetrad::app {
 
-void add_threads_option(CLI::App& command) {
-  command
-      .add_option_function<int>(
-          "--threads", [](int count) { set_thread_count(count); }, "CPU threads (default: all cores)")
+void add_threads_option(CLI::App& command, int& threads) {
+  command.add_option("--threads", threads, "CPU threads (default: TETRAD_THREADS, or else all cores)")
       ->check(CLI::PositiveNumber)
       ->type_name("N");
 }

@@ -23,7 +23,7 @@ void add_checkpoint_options(CLI::App& command, CheckpointOptions& options) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->type_name("B")
       ->capture_default_str();
-  add_threads_option(command);
+  add_threads_option(command, options.threads);
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
@@ -33,16 +33,20 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   precisions.emplace_back("f32");
   command
       .add_option("--precision", options.precision,
-                  fmt::format("Of the forward pass: trained (as at the end of training), {} or f32",
+                  fmt::format("Precision of the forward pass: trained (as at the end of training), {} or f32",
                               fmt::join(kRecipeNames, ", ")))
       ->check(CLI::IsMember(precisions))
       ->type_name("P")
       ->capture_default_str();
 }
 
-LoadedModel load_model(const ModelOptions& options, std::int64_t batch, std::int64_t sequence) {
-  return LoadedModel(options.checkpoint, {options.precision, batch, sequence, &terminal()},
-                     choose_backend(options.backend));
+std::unique_ptr<Backend> choose_backend(const CheckpointOptions& options) {
+  return choose_backend(options.backend, options.threads);
+}
+
+LoadedModel load_model(const ModelOptions& options, Backend& backend, std::int64_t batch,
+                       std::int64_t sequence) {
+  return LoadedModel(options.checkpoint, {options.precision, batch, sequence, &terminal()}, backend);
 }
 
 }  // namespace tetrad::app

@@ -3,6 +3,7 @@
 // What the commands that use a checkpoint have in common.
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 
 #include "tetrad/eval/loaded_model.h"
@@ -12,6 +13,7 @@ namespace tetrad::app {
 struct CheckpointOptions {
   std::string checkpoint;
   std::string backend = "auto";
+  int threads = 0;
 };
 
 /// CHECKPOINT, --backend and --threads.
@@ -24,6 +26,9 @@ struct ModelOptions : CheckpointOptions {
 /// CHECKPOINT, --precision, --backend and --threads.
 void add_model_options(CLI::App& command, ModelOptions& options);
 
-LoadedModel load_model(const ModelOptions& options, std::int64_t batch = 1, std::int64_t sequence = 0);
+std::unique_ptr<Backend> choose_backend(const CheckpointOptions& options);
+
+LoadedModel load_model(const ModelOptions& options, Backend& backend, std::int64_t batch = 1,
+                       std::int64_t sequence = 0);
 
 }  // namespace tetrad::app

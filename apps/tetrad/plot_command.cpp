@@ -44,11 +44,11 @@ void run(const PlotOptions& options) {
 
 void add_plot(CLI::App& app, Action& action) {
   auto options = std::make_shared<PlotOptions>();
-  CLI::App* command = app.add_subcommand("plot", "Loss curves of runs, in the terminal and as a picture");
-  command->add_option("runs", options->runs, "Folders of runs; the others are compared with the first")
+  CLI::App* command = app.add_subcommand("plot", "Plot loss curves of runs, in the terminal and as SVG");
+  command->add_option("runs", options->runs, "Folders of runs; all are compared with the first")
       ->required()
       ->type_name("RUN");
-  command->add_option("--svg", options->svg, "Also write a picture")->type_name("FILE");
+  command->add_option("--svg", options->svg, "Also write an SVG file")->type_name("FILE");
   command
       ->add_option("--smooth", options->smooth,
                    "Steps of the moving average (default: a fiftieth of the run)")
@@ -57,7 +57,7 @@ void add_plot(CLI::App& app, Action& action) {
   command->add_option("--width", options->width, "Columns of the chart (default: those of the terminal)")
       ->check(CLI::Range(kMinChartWidth, kMaxChartWidth))
       ->type_name("N");
-  command->add_flag("--json", options->json, "One JSON object on stdout in the place of chart and table");
+  command->add_flag("--json", options->json, "Print one JSON object instead of chart and table");
   set_examples(*command,
                "  tetrad plot runs/bf16 runs/nvfp4\n"
                "  tetrad plot runs/bf16 runs/nvfp4 --svg loss.svg --json");

@@ -19,7 +19,7 @@ struct TypedOptions {
 void run(TypedOptions options) {
   QuantizeArguments& arguments = options.arguments;
   if (options.demo) {
-    quantize_demo(arguments.seed, arguments.json);
+    quantize_demo(arguments.seed, arguments.threads, arguments.json);
     return;
   }
   TETRAD_CHECK(!arguments.input.empty() && !arguments.output.empty(),
@@ -74,8 +74,8 @@ void add_quantize(CLI::App& app, Action& action) {
   command->add_flag("--adaptive", arguments.spec.adaptive, "4/6 adaptive block scaling (nvfp4)");
   command->add_flag("--dequantize", arguments.dequantize, "Also write NAME.dequantized in F32");
   command->add_flag("--demo", options->demo, "Quantize generated tensors in every format instead of a file");
-  command->add_flag("--json", arguments.json, "One JSON object on stdout");
-  add_threads_option(*command);
+  command->add_flag("--json", arguments.json, "Print one JSON object instead of text");
+  add_threads_option(*command, arguments.threads);
   set_examples(
       *command,
       "  tetrad quantize model.safetensors -o model-nvfp4.safetensors\n"

@@ -12,6 +12,7 @@ struct QuantizeArguments {
   std::string output;
   QuantSpec spec;
   std::uint64_t seed = 0;
+  int threads = 0;
   bool dequantize = false;
   bool json = false;
 };
@@ -20,6 +21,6 @@ struct QuantizeArguments {
 void quantize_file(const QuantizeArguments& arguments);
 
 /// Quantizes generated tensors in every format and prints the error tables.
-void quantize_demo(std::uint64_t seed, bool json);
+void quantize_demo(std::uint64_t seed, int threads, bool json);
 
 }  // namespace tetrad::app

@@ -60,15 +60,16 @@ double bits_per_value(const QuantizedTensor& tensor) {
 
 }  // namespace
 
-void quantize_demo(std::uint64_t seed, bool json) {
+void quantize_demo(std::uint64_t seed, int threads, bool json) {
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({.threads = threads, .instruction_set = {}});
   nlohmann::json object = nlohmann::json::array();
   for (const DemoTensor& tensor : demo_tensors(seed)) {
     std::vector<ErrorRow> rows;
     for (const QuantSpec& spec : demo_specs()) {
       QuantizedTensor quantized;
       const QuantStats stats =
-          cpu_backend().quantize(view_of(tensor.values.data(), kRows, kCols), spec,
-                                 {.random = {.seed = seed}, .telemetry = Telemetry::full}, quantized);
+          cpu->quantize(view_of(tensor.values.data(), kRows, kCols), spec,
+                        {.random = {.seed = seed}, .telemetry = Telemetry::full}, quantized);
       rows.push_back({describe(spec), fmt::format("{:.2f}", bits_per_value(quantized)), stats});
       nlohmann::json entry = to_json(stats);
       entry.update({{"tensor", tensor.name},

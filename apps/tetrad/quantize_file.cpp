@@ -135,11 +135,11 @@ std::uint32_t tensor_id(std::string_view name) {
   return hash;
 }
 
-QuantStats quantize_tensor(const TensorInfo& tensor, std::span<const std::byte> bytes,
+QuantStats quantize_tensor(Backend& cpu, const TensorInfo& tensor, std::span<const std::byte> bytes,
                            const QuantizeArguments& arguments, SafetensorsWriter& writer) {
   const LoadedMatrix matrix(tensor, bytes);
   QuantizedTensor quantized;
-  const QuantStats stats = cpu_backend().quantize(
+  const QuantStats stats = cpu.quantize(
       matrix.view(), arguments.spec,
       {.random = {.seed = arguments.seed, .tensor = tensor_id(tensor.name)}, .telemetry = Telemetry::full},
       quantized);
@@ -151,7 +151,7 @@ QuantStats quantize_tensor(const TensorInfo& tensor, std::span<const std::byte> 
     writer.write(tensor.name + ".amax", std::as_bytes(std::span(&quantized.amax, 1)));
   if (arguments.dequantize) {
     Buffer decoded(static_cast<std::size_t>(quantized.rows * quantized.cols) * sizeof(float));
-    cpu_backend().dequantize(quantized, mutable_view_of(decoded.as<float>(), quantized.rows, quantized.cols));
+    cpu.dequantize(quantized, mutable_view_of(decoded.as<float>(), quantized.rows, quantized.cols));
     writer.write(tensor.name + ".dequantized", decoded.span<std::byte>());
   }
   return stats;
@@ -190,13 +190,15 @@ void quantize_file(const QuantizeArguments& arguments) {
   const std::vector<TensorDeclaration> outputs = all_outputs(file, arguments);
   create_folder_of(arguments.output);
   SafetensorsWriter writer(arguments.output, outputs, {{"tetrad.quantizer", describe(arguments.spec)}});
+  const std::unique_ptr<Backend> cpu =
+      make_cpu_backend({.threads = arguments.threads, .instruction_set = {}});
   std::vector<ErrorRow> rows;
   std::int64_t done = 0;
   for (const TensorInfo& tensor : file.tensors()) {
     const auto bytes = file.bytes(tensor);
     if (is_matrix(tensor))
       rows.push_back({tensor.name, fmt::format("{}x{}", tensor.shape[0], tensor.shape[1]),
-                      quantize_tensor(tensor, bytes, arguments, writer)});
+                      quantize_tensor(*cpu, tensor, bytes, arguments, writer)});
     else
       writer.write(tensor.name, bytes);
     show_progress(tensor.name, ++done, std::ssize(file.tensors()));

@@ -48,7 +48,8 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
   for (const auto& line : lines)
     TETRAD_CHECK(line.size() == lines[0].size(),
                  "--gradients needs lines of one length, not {} and {} tokens", lines[0].size(), line.size());
-  LoadedModel model = load_model(options.model, static_cast<std::int64_t>(lines.size()), length);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend, static_cast<std::int64_t>(lines.size()), length);
   std::vector<std::int32_t> inputs;
   std::vector<std::int32_t> targets;
   for (const auto& line : lines) {
@@ -72,7 +73,8 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
 }
 
 void run(const ScoreOptions& options) {
-  LoadedModel model = load_model(options.model);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend);
   const std::int64_t vocab = model.config().model.vocab;
   const Lines lines = read_token_lines(options.tokens, vocab);
   std::vector<Score> scores;
@@ -99,7 +101,7 @@ void run(const ScoreOptions& options) {
 
 void add_score(CLI::App& app, Action& action) {
   auto options = std::make_shared<ScoreOptions>();
-  CLI::App* command = app.add_subcommand("score", "Log-probability of each of given tokens");
+  CLI::App* command = app.add_subcommand("score", "Log-probability of each given token");
   add_model_options(*command, options->model);
   command->add_option("--tokens", options->tokens, "Lines of token ids; - reads standard input")
       ->required()
@@ -112,7 +114,7 @@ void add_score(CLI::App& app, Action& action) {
       ->add_option("--gradients", options->gradients,
                    "Also write the gradient of the mean loss with respect to every parameter")
       ->type_name("FILE.safetensors");
-  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text");
   set_examples(*command,
                "  echo '104 101 108 108 111' | tetrad score run --tokens - --json\n"
                "  tetrad score run --tokens ids.txt --logits logits.safetensors --precision f32");

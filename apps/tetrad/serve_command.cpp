@@ -65,7 +65,8 @@ void run(const ServeOptions& options) {
   ServerOptions server_options = options.server;
   server_options.request_timeout = seconds(options.request_timeout);
   HttpServer server(server_options);  // before minutes of loading: the port may be taken
-  LoadedModel model = load_model(options.model);
+  const std::unique_ptr<Backend> backend = choose_backend(options.model);
+  LoadedModel model = load_model(options.model, *backend);
   CompletionContext context;
   context.model = options.name.empty() ? model.config().model.name : options.name;
   context.vocab = model.config().model.vocab;
@@ -87,7 +88,7 @@ void run(const ServeOptions& options) {
   fmt::print("listening on {}\n", server.url());
   std::fflush(stdout);
   const auto give_up = [&] {
-    say("requests under way are given up");
+    say("dropping the requests in progress");
     engine.stop();
   };
   const auto stop = [&] { return signals.received(); };
@@ -101,20 +102,22 @@ void add_limits(CLI::App& command, ServeOptions& options) {
                   "Tokens of a prompt and its continuation (default: the sequence length of training)")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 24))
       ->type_name("N");
-  command.add_option("--batch", options.engine.batch, "Sequences that are computed at a time")
+  command.add_option("--batch", options.engine.batch, "Sequences computed at a time")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command.add_option("--connections", options.server.connections, "At a time; others are answered 503")
+  command
+      .add_option("--connections", options.server.connections,
+                  "Largest number of connections; more are answered 503")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command.add_option("--max-body", options.server.limits.body, "Bytes of a request's body")
+  command.add_option("--max-body", options.server.limits.body, "Largest size of a request's body")
       ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 30))
       ->type_name("BYTES")
       ->capture_default_str();
-  command.add_option("--timeout", options.request_timeout, "Seconds in which a client must send its request")
+  command.add_option("--timeout", options.request_timeout, "Seconds a client has to send its request")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  command.add_option("--grace", options.grace, "Seconds that requests under way get when the server stops")
+  command.add_option("--grace", options.grace, "Seconds that requests in progress get when the server stops")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
 }
@@ -123,15 +126,16 @@ void add_limits(CLI::App& command, ServeOptions& options) {
 
 void add_serve(CLI::App& app, Action& action) {
   auto options = std::make_shared<ServeOptions>();
-  CLI::App* command = app.add_subcommand("serve", "Answers OpenAI's completion requests over HTTP");
+  CLI::App* command = app.add_subcommand("serve", "Serve OpenAI's completions API over HTTP");
   add_model_options(*command, options->model);
   command
-      ->add_option("--host", options->server.address.host, "Address to listen on; 0.0.0.0 lets everybody in")
+      ->add_option("--host", options->server.address.host,
+                   "Address to listen on; 0.0.0.0 accepts connections from other machines")
       ->type_name("ADDRESS")
       ->capture_default_str();
-  command->add_option("--port", options->server.address.port, "0 takes one that is free")
+  command->add_option("--port", options->server.address.port, "Port to listen on; 0 takes a free one")
       ->capture_default_str();
-  command->add_option("--name", options->name, "What the model is called (default: model.name)");
+  command->add_option("--name", options->name, "Name of the model (default: model.name)");
   add_limits(*command, *options);
   set_examples(*command,
                "  tetrad serve run\n"

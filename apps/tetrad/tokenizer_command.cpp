@@ -159,9 +159,12 @@ void add_train_tokenizer(CLI::App& tokenizer, Action& action) {
   command->add_option("-o,--output", arguments->output, "The tokenizer.json to write")
       ->required()
       ->type_name("FILE");
-  command->add_option("--vocab", arguments->vocab, "Tokens in all, with the 256 bytes and <|endoftext|>")
+  command
+      ->add_option("--vocab", arguments->vocab, "Vocabulary size, including the 256 bytes and <|endoftext|>")
       ->required();
-  command->add_option("--include", arguments->include, "Only files in folders that match, such as '*.md'")
+  command
+      ->add_option("--include", arguments->include,
+                   "Only files in folders whose name matches, such as '*.md'")
       ->type_name("GLOB")
       ->allow_extra_args(false);
   std::vector<std::string> splits;
@@ -169,7 +172,7 @@ void add_train_tokenizer(CLI::App& tokenizer, Action& action) {
   command->add_option("--split", arguments->split, "Where words end")
       ->check(CLI::IsMember(splits))
       ->capture_default_str();
-  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
   set_examples(*command,
                "  tetrad tokenizer train /usr/include/c++ -o tokenizer.json --vocab 4096\n"
                "  tetrad tokenizer train notes/ -o notes.json --vocab 1024 --include '*.md'");
@@ -190,12 +193,12 @@ void add_encode(CLI::App& tokenizer, Action& action) {
   command->add_option("TOKENIZER", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_option("TEXT", arguments->text, "The text (default: standard input)");
   command->add_flag("--special", arguments->special,
-                    "Add what the tokenizer's template puts around a text, such as <|begin_of_text|>");
+                    "Add the special tokens of the tokenizer's template, such as <|begin_of_text|>");
   command->add_flag(
       "--lines", arguments->lines,
       "Standard input has a text per line, as a JSON string; standard output gets a list of ids per "
       "line");
-  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
   set_examples(*command,
                "  tetrad tokenizer encode tokenizer.json 'Hello world'\n"
                "  tetrad tokenizer encode llama3:tokenizer.model --special 'Hello world'\n"
@@ -209,8 +212,8 @@ void add_encode(CLI::App& tokenizer, Action& action) {
 }
 
 void add_decode(CLI::App& tokenizer, Action& action) {
-  CLI::App* command = tokenizer.add_subcommand(
-      "decode", "Token ids to text. U+FFFD stands where they are not UTF-8, as after half a character.");
+  CLI::App* command =
+      tokenizer.add_subcommand("decode", "Token ids to text, with U+FFFD where they are not valid UTF-8.");
   auto arguments = std::make_shared<DecodeArguments>();
   command->add_option("TOKENIZER", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_option("ID", arguments->ids, "Token ids");
@@ -218,7 +221,7 @@ void add_decode(CLI::App& tokenizer, Action& action) {
   command->add_flag(
       "--lines", arguments->lines,
       "Standard input has a JSON list of ids per line; standard output gets a JSON string per line");
-  command->add_flag("--json", arguments->json, "One JSON object on stdout");
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
   set_examples(*command, "  tetrad tokenizer decode bytes 72 101 108 108 111");
   command->callback([&action, arguments] {
     action = [arguments] {
@@ -231,7 +234,7 @@ void add_decode(CLI::App& tokenizer, Action& action) {
 }  // namespace
 
 void add_tokenizer(CLI::App& app, Action& action) {
-  CLI::App* tokenizer = app.add_subcommand("tokenizer", "Text to tokens and back: train a tokenizer, try it");
+  CLI::App* tokenizer = app.add_subcommand("tokenizer", "Train a tokenizer; encode and decode text");
   tokenizer->require_subcommand(1);
   add_train_tokenizer(*tokenizer, action);
   add_encode(*tokenizer, action);

@@ -41,11 +41,7 @@ void check_resumable(const Config& saved, const Config& now) {
     const bool harmless = key.starts_with("run.") || key.starts_with("train.checkpoint") ||
                           key == "train.log_every" || key == "train.recompute" ||
                           key.starts_with("train.eval");
-    TETRAD_CHECK(
-        harmless,
-        "{} cannot change when a run is resumed, because the result would be that of neither run; begin a "
-        "new one with --out",
-        key);
+    TETRAD_CHECK(harmless, "{} cannot change when a run is resumed: start a new run with --out", key);
   }
 }
 
@@ -55,7 +51,7 @@ void adopt_model(Config& config, Provenance& provenance) {
   std::error_code ignored;
   TETRAD_CHECK(!std::filesystem::exists(from / "config.json", ignored) &&
                    !std::filesystem::is_regular_file(from, ignored),
-               "{} is a model of another program's: make a checkpoint of it first (tetrad import {} -o "
+               "{} is not a Tetrad checkpoint: import it first (tetrad import {} -o "
                "CHECKPOINT)",
                from.string(), from.string());
   const std::filesystem::path checkpoint = find_checkpoint(from, &terminal());
@@ -82,7 +78,7 @@ void adopt_model(Config& config, Provenance& provenance) {
   other.model = wanted;
   const std::vector<std::string> keys = differences(saved, other);
   TETRAD_CHECK(keys.empty(),
-               "{} is not as in the checkpoint {}, whose weights the run is to begin with: leave the model "
+               "{} differs from the checkpoint {}, whose weights the run starts with: leave the model "
                "section out, or correct it",
                fmt::join(keys, ", "), checkpoint.string());
 }
@@ -129,8 +125,7 @@ ExitCode run(const TrainOptions& options) {
   const bool resuming = !options.resume.empty();
   TETRAD_CHECK(resuming != !arguments.files.empty(),
                "nothing to train; give one or more CONFIG.yaml, or --resume DIR (not both)");
-  TETRAD_CHECK(!resuming || options.from.empty(),
-               "a run that is resumed has its weights already: leave --from out");
+  TETRAD_CHECK(!resuming || options.from.empty(), "a resumed run has its weights already: leave out --from");
   Provenance provenance;
   Config config;
   if (resuming) {
@@ -154,16 +149,19 @@ ExitCode run(const TrainOptions& options) {
   }
   validate(config);
   if (!config.run.metrics_address.empty()) parse_address(config.run.metrics_address, "run.metrics_address");
-  if (config.run.threads > 0) set_thread_count(static_cast<int>(config.run.threads));
   if (options.dry_run) {
     const std::string& backend = config.run.backend;
-    print_dry_run(config, provenance, backend == "auto" ? choose_backend(backend).name() : backend);
+    print_dry_run(config, provenance,
+                  backend == "auto" ? std::string(choose_backend(backend)->name()) : backend);
     return ExitCode::ok;
   }
-  Backend& backend = choose_backend(config.run.backend);
+  const std::unique_ptr<Backend> chosen =
+      choose_backend(config.run.backend, static_cast<int>(config.run.threads));
+  Backend& backend = *chosen;
   TETRAD_CHECK(!config.run.out.empty(), "give a folder for the run's files: --out DIR");
   const StopSignals signals;
-  Dataset dataset = open_dataset(config);  // what is wrong with the data is found before a folder is made
+  Dataset dataset = open_dataset(backend.threads(),
+                                 config);  // what is wrong with the data is found before a folder is made
   MetricsPage page({config.model.name, config.precision.recipe, std::string(backend.name()), kBuildId,
                     step_count(config.train)});
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
@@ -175,7 +173,7 @@ ExitCode run(const TrainOptions& options) {
   warn_about_memory(config, backend, log);
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, folder, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
-          parameter_count(config.model), config.precision.recipe, backend.name(), thread_count());
+          parameter_count(config.model), config.precision.recipe, backend.name(), backend.threads().count());
   if (metrics) log.say("figures for Prometheus: {}", metrics->url());
   trainer.show_on(page);
   if (resuming)
@@ -192,21 +190,21 @@ ExitCode run(const TrainOptions& options) {
 
 void add_train(CLI::App& app, Action& action) {
   auto options = std::make_shared<TrainOptions>();
-  CLI::App* command = app.add_subcommand("train", "Trains a model");
+  CLI::App* command = app.add_subcommand("train", "Train a model");
   command->add_option("CONFIG", options->arguments,
                       "YAML files, merged from left to right, and key=value with dotted keys");
   command->add_option("--out", options->out, "Folder for the run's files")->type_name("DIR");
-  command->add_option("--resume", options->resume, "Go on with the run in this folder, to the bit")
+  command->add_option("--resume", options->resume, "Continue the run in this folder, bit for bit")
       ->type_name("DIR");
   command
       ->add_option("--from", options->from,
-                   "Begin with the weights of this checkpoint or run, at step 0 (the same as train.from=…)")
+                   "Start at step 0 with the weights of this checkpoint or run (same as train.from=…)")
       ->type_name("CHECKPOINT");
   command->add_flag("--dry-run", options->dry_run,
-                    "Only show the resolved configuration, sizes, and the precision of every GEMM");
+                    "Show the resolved configuration, sizes and the precision of every GEMM, and stop");
   command->add_flag("--keys", options->keys,
-                    "Only list every key of a configuration, its default and its meaning");
-  command->add_flag("--json", options->json, "One JSON object on stdout at the end");
+                    "List every configuration key with its default and meaning, and stop");
+  command->add_flag("--json", options->json, "Print one JSON object at the end");
   set_examples(*command,
                "  tetrad train configs/quickstart.yaml --out run\n"
                "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"

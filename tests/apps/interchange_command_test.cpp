@@ -97,8 +97,9 @@ TEST_F(Interchange, AroundTheWorldAndBack) {
 TEST_F(Interchange, WhatIsOfNoUseOrDamagedIsRefused) {
   const std::string run = folder_.file("run");
   const std::string out = folder_.file("out");
-  expect_refused({"export", run, "-o", out, "--to", "gguf", "--dtype", "f16"}, "--dtype is of no use");
-  expect_refused({"export", run, "-o", out, "--precision", "nvfp4"}, "--precision is of no use for --to hf");
+  expect_refused({"export", run, "-o", out, "--to", "gguf", "--dtype", "f16"}, "--dtype has no effect");
+  expect_refused({"export", run, "-o", out, "--precision", "nvfp4"},
+                 "--precision has no effect with --to hf");
   expect_refused({"export", run, "-o", out, "--to", "gguf", "--calibrate", run}, "--calibrate");
   expect_refused({"export", run, "-o", out, "--to", "onnx"}, "onnx");
   expect_refused({"export", run, "-o", out, "--to", "modelopt", "--calibrate", folder_.file("nowhere")},

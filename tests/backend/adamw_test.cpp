@@ -110,7 +110,7 @@ TEST_P(AdamW, DecayIsDecoupledFromTheGradient) {
 }
 
 TEST_P(AdamW, DoesNotDependOnThreads) {
-  expect_same_for_any_threads([&] {
+  expect_same_for_any_threads(GetParam(), [&](Backend& on) {
     State a(100'000, 1, true);
     State b(50, 2, false);
     a.gradient = to_f32(random_values(100'000, 3));
@@ -118,8 +118,8 @@ TEST_P(AdamW, DoesNotDependOnThreads) {
     const std::vector<AdamWTensor> tensors = {a.tensor(), b.tensor()};
     AdamWStep op = kHyper;
     op.tensors = tensors;
-    device().adamw(op);
-    return std::tuple(a, b, device().squared_norms(tensors));
+    on.adamw(op);
+    return std::tuple(a, b, on.squared_norms(tensors));
   });
 }
 

@@ -73,8 +73,7 @@ struct Passes {
 
 class Attention : public ::testing::TestWithParam<std::string> {
  protected:
-  void TearDown() override { set_thread_count(0); }
-  static Backend& device() { return backend(GetParam()); }
+  static Backend& device() { return backend(GetParam(), 0); }
 };
 
 TEST_P(Attention, ForwardIsTheDefinition) {
@@ -168,10 +167,8 @@ TEST_P(Attention, DecodeIsTheForwardPassContinued) {
 TEST_P(Attention, DoesNotDependOnTheNumberOfThreads) {
   for (const AttentionShape& shape : shapes()) {
     const Problem problem(shape);
-    set_thread_count(1);
-    const Passes one(device(), problem, DType::f32);
-    set_thread_count(2);
-    const Passes two(device(), problem, DType::f32);
+    const Passes one(backend(GetParam(), 1), problem, DType::f32);
+    const Passes two(backend(GetParam(), 2), problem, DType::f32);
     EXPECT_TRUE(one.out == two.out && one.dq == two.dq && one.dk == two.dk && one.dv == two.dv);
     EXPECT_EQ(one.log_sum_exp, two.log_sum_exp);
   }

@@ -95,7 +95,8 @@ void expect_product(const Dense& a, const Dense& b, const Shape& shape, const st
 
 class GemmEdges : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
  protected:
-  Backend& device() { return backend(std::get<0>(GetParam())); }
+  Backend& on_threads(int count) { return backend(std::get<0>(GetParam()), count); }
+  Backend& device() { return on_threads(0); }
   DType dtype() const { return std::get<1>(GetParam()); }
 };
 
@@ -182,14 +183,12 @@ TEST_P(GemmEdges, IsTheSameBitForBitFromOneThreadAndFromMore) {
     const Dense b(shape.n, shape.k, true, 0);
     std::vector<float> one(static_cast<std::size_t>(shape.m * shape.n));
     std::vector<float> more(one.size());
-    set_thread_count(1);
-    device().gemm(a.operand(dtype()), b.operand(dtype()), mutable_view_of(one.data(), shape.m, shape.n));
+    on_threads(1).gemm(a.operand(dtype()), b.operand(dtype()), mutable_view_of(one.data(), shape.m, shape.n));
     for (const int threads : {2, 3}) {
-      set_thread_count(threads);
-      device().gemm(a.operand(dtype()), b.operand(dtype()), mutable_view_of(more.data(), shape.m, shape.n));
+      on_threads(threads).gemm(a.operand(dtype()), b.operand(dtype()),
+                               mutable_view_of(more.data(), shape.m, shape.n));
       EXPECT_EQ(std::memcmp(one.data(), more.data(), one.size() * sizeof(float)), 0) << threads << " threads";
     }
-    set_thread_count(0);
   }
 }
 

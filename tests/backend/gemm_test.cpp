@@ -151,7 +151,7 @@ Reference reference(const TestOperand& a, const TestOperand& b, const Shape& sha
 
 class Gemm : public ::testing::TestWithParam<std::tuple<std::string, Form, Form>> {
  protected:
-  Backend& device() { return backend(std::get<0>(GetParam())); }
+  Backend& device() { return backend(std::get<0>(GetParam()), 0); }
 };
 
 TEST_P(Gemm, EqualsDoublePrecisionOverTheDecodedOperands) {
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class GemmProperties : public ::testing::TestWithParam<std::string> {
  protected:
-  Backend& device() { return backend(GetParam()); }
+  Backend& device() { return backend(GetParam(), 0); }
 };
 
 TEST_P(GemmProperties, IsTheSameFromOneThreadAndFromMany) {
@@ -207,14 +207,12 @@ TEST_P(GemmProperties, IsTheSameFromOneThreadAndFromMany) {
   make_operand(device(), Form::bf16, kShape.n, kShape.k, b);
   std::vector<float> one(static_cast<std::size_t>(kShape.m * kShape.n));
   std::vector<float> many(one.size());
-  set_thread_count(1);
-  device().gemm(a.operand(), b.operand(), mutable_view_of(one.data(), kShape.m, kShape.n));
+  backend(GetParam(), 1).gemm(a.operand(), b.operand(), mutable_view_of(one.data(), kShape.m, kShape.n));
   for (const int threads : {2, 5}) {
-    set_thread_count(threads);
-    device().gemm(a.operand(), b.operand(), mutable_view_of(many.data(), kShape.m, kShape.n));
+    backend(GetParam(), threads)
+        .gemm(a.operand(), b.operand(), mutable_view_of(many.data(), kShape.m, kShape.n));
     EXPECT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(float)), 0) << threads << " threads";
   }
-  set_thread_count(0);
 }
 
 TEST_P(GemmProperties, WritesNothingOutsideAStridedOutput) {

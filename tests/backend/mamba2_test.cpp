@@ -19,8 +19,7 @@ constexpr double kBf16Error = 0x1p-8;    //!< the output's rounding, and some fo
 
 class Mamba2 : public ::testing::TestWithParam<std::string> {
  protected:
-  void TearDown() override { set_thread_count(0); }
-  static Backend& device() { return backend(GetParam()); }
+  static Backend& device() { return backend(GetParam(), 0); }
 };
 
 Values to_values(const std::vector<float>& x) { return {x.begin(), x.end()}; }
@@ -234,10 +233,8 @@ TEST_P(Mamba2, ChunkStatesAreOptional) {
 TEST_P(Mamba2, DoesNotDependOnTheNumberOfThreads) {
   for (const Mamba2Shape& shape : scan_shapes()) {
     const ScanProblem problem(shape);
-    set_thread_count(1);
-    const ScanPasses one(device(), problem, DType::f32);
-    set_thread_count(2);
-    const ScanPasses two(device(), problem, DType::f32);
+    const ScanPasses one(backend(GetParam(), 1), problem, DType::f32);
+    const ScanPasses two(backend(GetParam(), 2), problem, DType::f32);
     EXPECT_TRUE(one.y == two.y && one.dx == two.dx && one.db == two.db && one.dc == two.dc &&
                 one.ddt == two.ddt);
     EXPECT_EQ(one.chunk_states, two.chunk_states);
@@ -246,10 +243,8 @@ TEST_P(Mamba2, DoesNotDependOnTheNumberOfThreads) {
     EXPECT_EQ(one.dd, two.dd);
   }
   for (const ConvProblem& problem : conv_problems()) {
-    set_thread_count(1);
-    const ConvPasses one(device(), problem, DType::f32);
-    set_thread_count(2);
-    const ConvPasses two(device(), problem, DType::f32);
+    const ConvPasses one(backend(GetParam(), 1), problem, DType::f32);
+    const ConvPasses two(backend(GetParam(), 2), problem, DType::f32);
     EXPECT_TRUE(one.out == two.out && one.dx == two.dx);
     EXPECT_EQ(one.dweight, two.dweight);
     EXPECT_EQ(one.dbias, two.dbias);

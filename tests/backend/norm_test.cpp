@@ -109,7 +109,8 @@ TEST_P(RmsNorm, DoesNotDependOnThreads) {
   const std::vector<float> weight = to_f32(random_values(kWidth, 3));
   const NormGradients start{{storage(), kRows, kWidth, random_values(kRows * kWidth, 4)},
                             std::vector<float>(kWidth)};
-  expect_same_for_any_threads([&] { return rms_norm_gradients(device(), x, weight, dy, start); });
+  expect_same_for_any_threads(backend_name(),
+                              [&](Backend& on) { return rms_norm_gradients(on, x, weight, dy, start); });
 }
 
 TEST_P(RmsNorm, RefusesShapesThatDoNotFit) {
@@ -201,9 +202,8 @@ TEST_P(GatedNorm, DoesNotDependOnThreads) {
   const TestMatrix z(storage(), kShape.rows, kShape.width, random_values(kSize, 2));
   const TestMatrix dout(storage(), kShape.rows, kShape.width, random_values(kSize, 3));
   const std::vector<float> weight = to_f32(random_values(kShape.width, 4));
-  expect_same_for_any_threads([&] {
-    return gated_gradients(device(), storage(), kShape, y, z, weight, dout,
-                           std::vector<float>(weight.size()));
+  expect_same_for_any_threads(backend_name(), [&](Backend& on) {
+    return gated_gradients(on, storage(), kShape, y, z, weight, dout, std::vector<float>(weight.size()));
   });
 }
 

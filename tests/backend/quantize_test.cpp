@@ -166,7 +166,7 @@ std::string case_name(const ::testing::TestParamInfo<Parameters>& test) {
 
 class Quantize : public ::testing::TestWithParam<Parameters> {
  protected:
-  Backend& backend() { return testing::backend(std::get<0>(GetParam())); }
+  Backend& backend(int threads = 0) { return testing::backend(std::get<0>(GetParam()), threads); }
   const QuantCase& quantizer() { return std::get<1>(GetParam()); }
 };
 
@@ -192,17 +192,14 @@ TEST_P(Quantize, EqualsTheOracleOnOddShapes) {
 TEST_P(Quantize, IsTheSameFromOneThreadAndFromMany) {
   const Problem problem{"heavy_tailed", 336, 512};
   const std::vector<float> x = oracle::make_input(problem.input, problem.rows, problem.cols);
-  set_thread_count(1);
-  const Outcome one = run(backend(), x, problem, quantizer().spec);
+  const Outcome one = run(backend(1), x, problem, quantizer().spec);
   for (const int threads : {2, 3, 7}) {
-    set_thread_count(threads);
-    const Outcome many = run(backend(), x, problem, quantizer().spec);
+    const Outcome many = run(backend(threads), x, problem, quantizer().spec);
     EXPECT_TRUE(same(bytes_of<std::uint8_t>(many.tensor.codes), bytes_of<std::uint8_t>(one.tensor.codes)));
     EXPECT_TRUE(same(bytes_of<std::uint8_t>(many.tensor.scales), bytes_of<std::uint8_t>(one.tensor.scales)));
     EXPECT_EQ(many.stats.signal, one.stats.signal);
     EXPECT_EQ(many.stats.noise, one.stats.noise);
   }
-  set_thread_count(0);
 }
 
 TEST_P(Quantize, TelemetryChangesNoCode) {

@@ -96,9 +96,9 @@ TEST_P(RopeInF32, ScoresDependOnDistanceOnly) {
 
 TEST_P(RopeOp, DoesNotDependOnThreads) {
   const std::vector<float> frequencies = rope_frequencies(32, 10000, nullptr);
-  expect_same_for_any_threads([&] {
+  expect_same_for_any_threads(backend_name(), [&](Backend& on) {
     TestMatrix x(storage(), 1200, 64, random_values(1200 * 64, 1));
-    device().rope(Rope{x.mutable_view(), 600, 32, 0, frequencies.data(), false});
+    on.rope(Rope{x.mutable_view(), 600, 32, 0, frequencies.data(), false});
     return x.values();
   });
 }

@@ -7,11 +7,13 @@
 
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/one_thread.h"
 
 namespace tetrad {
 namespace {
 
 using testing::expect_bad_input;
+using testing::one_thread;
 using testing::TemporaryFolder;
 using Ids = std::vector<std::int32_t>;
 
@@ -48,7 +50,7 @@ class DatasetTest : public ::testing::Test {
 
 TEST_F(DatasetTest, BatchesEqualDirectReads) {
   config_.phases = {{1.0, {{"a", 3}, {"b", 1}}}};
-  Dataset dataset(config_, options_);
+  Dataset dataset(one_thread(), config_, options_);
   EXPECT_EQ(dataset.source("a").count(), 100);
   EXPECT_EQ(dataset.source("b").count(), 5);
   Mixture order({{"a", 100}, {"b", 5}}, {{1.0, {3, 1}}}, 400, 3);
@@ -69,8 +71,8 @@ TEST_F(DatasetTest, BatchesEqualDirectReads) {
 }
 
 TEST_F(DatasetTest, TheOrderDoesNotDependOnTheSizeOfBatches) {
-  Dataset one(config_, options_);
-  Dataset many(config_, options_);
+  Dataset one(one_thread(), config_, options_);
+  Dataset many(one_thread(), config_, options_);
   Ids inputs(400);
   Ids targets(400);
   one.next(40, inputs, targets);
@@ -85,7 +87,7 @@ TEST_F(DatasetTest, TheOrderDoesNotDependOnTheSizeOfBatches) {
 }
 
 TEST_F(DatasetTest, WithoutPhasesSourcesGoByTheirSize) {
-  Dataset dataset(config_, options_);
+  Dataset dataset(one_thread(), config_, options_);
   Ids inputs(1050);
   Ids targets(1050);
   dataset.next(105, inputs, targets);
@@ -97,13 +99,13 @@ TEST_F(DatasetTest, WithoutPhasesSourcesGoByTheirSize) {
 }
 
 TEST_F(DatasetTest, RestoresFromJson) {
-  Dataset whole(config_, options_);
+  Dataset whole(one_thread(), config_, options_);
   Ids expected(500);
   Ids targets(500);
   whole.next(50, expected, targets);
   const nlohmann::json state = nlohmann::json::parse(whole.state().dump());
   whole.next(50, expected, targets);
-  Dataset resumed(config_, options_);
+  Dataset resumed(one_thread(), config_, options_);
   resumed.restore(state);
   Ids got(500);
   resumed.next(50, got, targets);
@@ -112,7 +114,7 @@ TEST_F(DatasetTest, RestoresFromJson) {
 }
 
 TEST_F(DatasetTest, HeldOutTokens) {
-  const Dataset dataset(config_, options_);
+  const Dataset dataset(one_thread(), config_, options_);
   EXPECT_EQ(dataset.heldout("a"), nullptr);
   const TokenSequences* heldout = dataset.heldout("b");
   ASSERT_NE(heldout, nullptr);
@@ -135,7 +137,7 @@ TEST_F(DatasetTest, SaysWhatIsWrong) {
     DataConfig config = config_;
     DatasetOptions options = options_;
     change(config, options);
-    expect_bad_input([&] { const Dataset dataset(config, options); }, words);
+    expect_bad_input([&] { const Dataset dataset(one_thread(), config, options); }, words);
   };
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   refused([](DataConfig& c, auto&) { c.sources.clear(); }, {"data.sources"});
@@ -161,10 +163,11 @@ TEST_F(DatasetTest, SaysWhatIsWrong) {
 TEST_F(DatasetTest, ForeignFilesAreCheckedTokenByToken) {
   std::filesystem::remove(folder_ / "b.json");
   std::filesystem::remove(folder_ / "b-heldout.json");
-  const Dataset dataset(config_, options_);
+  const Dataset dataset(one_thread(), config_, options_);
   EXPECT_FALSE(dataset.heldout("b")->bytes_per_token());
   options_.vocab = 2050;
-  expect_bad_input([&] { const Dataset d(config_, options_); }, {"b.bin", "token 50 ", "id 2050"});
+  expect_bad_input([&] { const Dataset d(one_thread(), config_, options_); },
+                   {"b.bin", "token 50 ", "id 2050"});
 }
 
 TEST(DatasetTokenizer, IsWhatTheFilesSay) {
@@ -177,11 +180,11 @@ TEST(DatasetTokenizer, IsWhatTheFilesSay) {
   writer.commit(metadata);
   DataConfig config;
   config.sources["a"] = {folder.file("a"), ""};
-  const Dataset dataset(config, {.sequence = 4, .vocab = 256, .samples = 10, .seed = 1});
+  const Dataset dataset(one_thread(), config, {.sequence = 4, .vocab = 256, .samples = 10, .seed = 1});
   ASSERT_NE(dataset.tokenizer(), nullptr);
   EXPECT_EQ(dataset.tokenizer()->description(), "bytes");
   config.tokenizer = "bytes";
-  EXPECT_NO_THROW(Dataset(config, {.sequence = 4, .vocab = 256, .samples = 10, .seed = 1}));
+  EXPECT_NO_THROW(Dataset(one_thread(), config, {.sequence = 4, .vocab = 256, .samples = 10, .seed = 1}));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/one_thread.h"
 #include "support/tokens.h"
 #include "tetrad/core/threads.h"
 
@@ -20,6 +21,7 @@ namespace {
 using testing::all_of;
 using testing::expect_bad_input;
 using testing::is_refused;
+using testing::one_thread;
 using testing::read_file;
 using testing::TemporaryFolder;
 using testing::write_file;
@@ -198,19 +200,20 @@ TEST(TokenFile, ValidateNamesTheFirstIdThatIsTooLarge) {
     writer.append(tokens);
     writer.commit({});
     const TokenFile file(folder.file("a"));
-    for (const int threads : {1, 3}) {
-      set_thread_count(threads);
-      EXPECT_EQ(file.id_range().highest, 900);
-      EXPECT_EQ(file.id_range().lowest, 5);
-      EXPECT_NO_THROW(file.validate(901));
-      expect_bad_input([&] { file.validate(900); }, {"a.bin", "token 1500001 ", "id 900", "vocabulary"});
-      expect_bad_input([&] { file.validate(5); }, {"token 0 ", "id 5"});
+    for (const int count : {1, 3}) {
+      Threads threads(count);
+      EXPECT_EQ(file.id_range(threads).highest, 900);
+      EXPECT_EQ(file.id_range(threads).lowest, 5);
+      EXPECT_NO_THROW(file.validate(threads, 901));
+      expect_bad_input([&] { file.validate(threads, 900); },
+                       {"a.bin", "token 1500001 ", "id 900", "vocabulary"});
+      expect_bad_input([&] { file.validate(threads, 5); }, {"token 0 ", "id 5"});
     }
-    set_thread_count(0);
   }
   write_file(folder / "b.bin", std::string("\1\0\0\0\xFF\xFF\xFF\xFF", 8));
   write_file(folder / "b.idx", index_bytes(4, {2}, {0}, {0, 1}));
-  expect_bad_input([&] { TokenFile(folder.file("b")).validate(1LL << 31); }, {"token 1 ", "id -1"});
+  expect_bad_input([&] { TokenFile(folder.file("b")).validate(one_thread(), 1LL << 31); },
+                   {"token 1 ", "id -1"});
 }
 
 TEST(TokenFileWriter, WithoutCommitNothingRemainsAndNothingIsReplaced) {
@@ -259,7 +262,7 @@ TEST(TokenFileWriter, EmptyDocumentsAndFiles) {
   const TokenFile file(folder.file("a"));
   EXPECT_EQ(file.size(), 0);
   EXPECT_EQ(file.documents(), 0);
-  EXPECT_NO_THROW(file.validate(1));
+  EXPECT_NO_THROW(file.validate(one_thread(), 1));
 }
 
 }  // namespace

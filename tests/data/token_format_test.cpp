@@ -11,6 +11,7 @@
 
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/one_thread.h"
 #include "support/tokens.h"
 #include "tetrad/data/convert.h"
 #include "tetrad/data/dataset.h"
@@ -21,6 +22,7 @@ namespace {
 using testing::all_of;
 using testing::expect_bad_input;
 using testing::is_refused;
+using testing::one_thread;
 using testing::TemporaryFolder;
 using testing::write_file;
 using Ids = std::vector<std::int32_t>;
@@ -54,17 +56,17 @@ TEST(TokenFormat, LlmcOfBothVersions) {
     EXPECT_EQ(file.dtype(), DType::u16);
     EXPECT_EQ(all_of(file), Ids(narrow_tokens.begin(), narrow_tokens.end()));
     EXPECT_EQ(file.documents(), 1);
-    EXPECT_EQ(file.id_range().highest, 65535);
+    EXPECT_EQ(file.id_range(one_thread()).highest, 65535);
     EXPECT_FALSE(file.metadata());
   }
   write_file(folder / "b.bin", llmc(20240801, 7, 6, wide_tokens));
   const TokenFile wide(folder.file("b"));
   EXPECT_EQ(wide.dtype(), DType::i32);
   EXPECT_EQ(all_of(wide), Ids(wide_tokens.begin(), wide_tokens.end()));
-  wide.validate(128002);
-  expect_bad_input([&] { wide.validate(128001); }, {"b.bin", "128001", "token 4"});
+  wide.validate(one_thread(), 128002);
+  expect_bad_input([&] { wide.validate(one_thread(), 128001); }, {"b.bin", "128001", "token 4"});
   write_file(folder / "c.bin", llmc(20240801, 7, 2, std::vector<std::uint32_t>{7, 4000000000}));
-  expect_bad_input([&] { TokenFile(folder.file("c")).validate(INT32_MAX); },
+  expect_bad_input([&] { TokenFile(folder.file("c")).validate(one_thread(), INT32_MAX); },
                    {"c.bin", "4000000000", "token 1"});
 }
 
@@ -119,14 +121,14 @@ TEST(TokenFormat, ForeignFilesAreSourcesOfTrainingData) {
   config.sources["a"] = {folder.file("a.bin"), ""};
   config.sources["b"] = {folder.file("b.bin"), folder.file("a.bin")};
   DatasetOptions options = {.sequence = 9, .vocab = 101, .samples = 20, .seed = 1};
-  Dataset dataset(config, options);
+  Dataset dataset(one_thread(), config, options);
   EXPECT_EQ(dataset.source("a").count(), 11);
   Ids inputs(36);
   Ids targets(36);
   dataset.next(4, inputs, targets);
   for (std::size_t i = 0; i < inputs.size(); ++i) EXPECT_EQ(targets[i], inputs[i] + 1);
   options.vocab = 100;
-  expect_bad_input([&] { Dataset(config, options); }, {"100", "vocab"});
+  expect_bad_input([&] { Dataset(one_thread(), config, options); }, {"100", "vocab"});
 }
 
 TEST(ConvertTokens, JoinsFilesOfAnyFormat) {
@@ -134,7 +136,7 @@ TEST(ConvertTokens, JoinsFilesOfAnyFormat) {
   write_file(folder / "a.bin", llmc(20240520, 1, 7, narrow_tokens));
   write_file(folder / "b.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3}));
   const std::vector<std::string> inputs = {folder.file("a.bin"), folder.file("b.bin")};
-  const TokenMetadata metadata = convert_tokens(inputs, {.output = folder.file("out/joined")});
+  const TokenMetadata metadata = convert_tokens(one_thread(), inputs, {.output = folder.file("out/joined")});
   EXPECT_EQ(metadata.tokens, 10);
   EXPECT_EQ(metadata.documents, 2);
   EXPECT_EQ(metadata.vocab, 65536);
@@ -145,8 +147,8 @@ TEST(ConvertTokens, JoinsFilesOfAnyFormat) {
 
   // Again, with documents that end behind a token.
   const std::vector<std::string> again = {folder.file("out/joined")};
-  const TokenMetadata cut =
-      convert_tokens(again, {.output = folder.file("cut"), .vocab = 70000, .document_end = 50256});
+  const TokenMetadata cut = convert_tokens(
+      one_thread(), again, {.output = folder.file("cut"), .vocab = 70000, .document_end = 50256});
   EXPECT_EQ(cut.documents, 4);
   EXPECT_EQ(cut.vocab, 70000);
   const TokenFile file(folder.file("cut"));
@@ -162,18 +164,21 @@ TEST(ConvertTokens, KeepsWhatIsKnownAndChecksTheRest) {
   write_file(folder / "high.bin", bytes_of(std::vector<std::uint16_t>{72, 300}));
   const std::vector<std::string> input = {folder.file("a.bin")};
   const ConvertOptions known = {.output = folder.file("b"), .tokenizer = &bytes, .tokenizer_spec = "bytes"};
-  EXPECT_EQ(convert_tokens(input, known).vocab, 256);
+  EXPECT_EQ(convert_tokens(one_thread(), input, known).vocab, 256);
   const std::vector<std::string> megatron = {folder.file("b")};
-  const TokenMetadata kept = convert_tokens(megatron, {.output = folder.file("c")});
+  const TokenMetadata kept = convert_tokens(one_thread(), megatron, {.output = folder.file("c")});
   EXPECT_EQ(kept.tokenizer, "bytes");
   EXPECT_EQ(kept.tokenizer_hash, bytes.hash());
   EXPECT_EQ(kept.vocab, 256);
   const std::vector<std::string> high = {folder.file("b"), folder.file("high.bin")};
-  expect_bad_input([&] { convert_tokens(high, {.output = folder.file("d")}); }, {"high.bin", "300", "256"});
-  expect_bad_input([&] { convert_tokens(input, {.output = folder.file("d"), .vocab = 100}); }, {"105"});
-  expect_bad_input([&] { convert_tokens({}, {.output = folder.file("d")}); }, {"no token file"});
+  expect_bad_input([&] { convert_tokens(one_thread(), high, {.output = folder.file("d")}); },
+                   {"high.bin", "300", "256"});
+  expect_bad_input([&] { convert_tokens(one_thread(), input, {.output = folder.file("d"), .vocab = 100}); },
+                   {"105"});
+  expect_bad_input([&] { convert_tokens(one_thread(), {}, {.output = folder.file("d")}); },
+                   {"no token file"});
   for (const char* output : {"a", "a.bin", "a.idx", "./a"})
-    expect_bad_input([&] { convert_tokens(input, {.output = folder.file(output)}); },
+    expect_bad_input([&] { convert_tokens(one_thread(), input, {.output = folder.file(output)}); },
                      {"a.bin", "overwritten"});
   EXPECT_FALSE(std::filesystem::exists(folder / "d.bin"));
 }

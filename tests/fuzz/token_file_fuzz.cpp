@@ -8,6 +8,7 @@
 
 #include "fuzz/targets.h"
 #include "support/files.h"
+#include "support/one_thread.h"
 #include "tetrad/data/token_file.h"
 
 namespace tetrad::testing {
@@ -31,8 +32,8 @@ void fuzz_token_file(std::string_view bytes) {
     file.read(0, tokens);
     const auto ends = file.document_ends();
     require(ends.empty() ? file.size() == 0 : ends.back() == file.size());
-    const auto range = file.id_range();
-    file.validate(kVocab);
+    const auto range = file.id_range(one_thread());
+    file.validate(one_thread(), kVocab);
     require(range.lowest >= -1 && range.highest < kVocab);
   });
 }

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "support/cpu.h"
 #include "support/errors.h"
 #include "support/matrices.h"
 #include "support/models.h"
@@ -66,8 +67,7 @@ void plant_outliers(Decoder& decoder) {
 
 class InspectionTest : public ::testing::Test {
  protected:
-  InspectionTest() : decoder_(cpu_backend(), calm_llama(), kSequences, kLength) {
-    decoder_.initialize(3);
+  InspectionTest() {
     precision_.recipe = "nvfp4";
     pass_.seed = 1;
     pass_.progress = 0.5;
@@ -77,9 +77,14 @@ class InspectionTest : public ::testing::Test {
     return inspect(decoder_, precision_, data_, pass_, options);
   }
 
-  Decoder decoder_;
+  static Decoder make_decoder(int threads) {
+    Decoder decoder(cpu_backend(threads), calm_llama(), kSequences, kLength);
+    decoder.initialize(3);
+    return decoder;
+  }
+
+  Decoder decoder_ = make_decoder(1);
   PrecisionConfig precision_;
-  OneThread one_thread_;
   ProbeData data_ = random_data(tiny_llama().vocab, 2, false);
   Pass pass_;
 };
@@ -160,9 +165,9 @@ TEST_F(InspectionTest, LayersThatAreKeptTodayAreReportedBothWays) {
 
 TEST_F(InspectionTest, TheSameInputsGiveTheSameFiguresWithAnyThreads) {
   const auto figures = [&](int threads) {
-    set_thread_count(threads);
-    const Inspection inspection = inspected({.by_block = true, .progress = {}});
-    set_thread_count(1);
+    Decoder decoder = make_decoder(threads);
+    const Inspection inspection =
+        inspect(decoder, precision_, data_, pass_, {.by_block = true, .progress = {}});
     std::vector<double> all = {inspection.reference_loss, inspection.suggested.gradient_error.mean};
     for (const UnitReport& report : inspection.units)
       for (const Gain& gain : {report.bf16, *report.fp8})

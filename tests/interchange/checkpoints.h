@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/cpu.h"
 #include "support/files.h"
 #include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/checkpoint/snapshot.h"

@@ -11,6 +11,7 @@
 #include "interchange/checkpoints.h"
 #include "oracle/oracle.h"
 #include "support/errors.h"
+#include "support/one_thread.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/interchange/export_gguf.h"
 #include "tetrad/interchange/gguf_file.h"
@@ -201,7 +202,7 @@ TEST_P(GgufFamilies, IsReadBack) {
     make_checkpoint(path(name), config);
     const CheckpointSource source(path(name));
     run_export(source, name + ".gguf");
-    import_checkpoint(path(name + ".gguf"), path(name + "-back"), {"test", Overwrite::no});
+    import_checkpoint(one_thread(), path(name + ".gguf"), path(name + "-back"), {"test", Overwrite::no});
     const CheckpointSource back(path(name + "-back"));
     ModelConfig model = config.model;
     model.mamba.chunk = back.config().model.mamba.chunk;
@@ -361,7 +362,7 @@ TEST_F(Gguf, ATokenizerTravels) {
   EXPECT_EQ(file.number_lists.at("tokenizer.ggml.token_type").at(257), 3);
   EXPECT_EQ(file.text_lists.at("tokenizer.ggml.tokens").at(257), "<|endoftext|>");
   EXPECT_EQ(file.numbers.at("tokenizer.ggml.eos_token_id"), 257);
-  import_checkpoint(path("model.gguf"), path("back"), {"test", Overwrite::no});
+  import_checkpoint(one_thread(), path("model.gguf"), path("back"), {"test", Overwrite::no});
   EXPECT_EQ(load_state(path("back")).tokenizer_hash, tokenizer.hash());
 }
 
@@ -413,7 +414,7 @@ class BadGguf : public Gguf {
   }
   void expect_refused(const std::vector<std::string>& words) {
     write_file(path("bad.gguf"), bad_);
-    expect_bad_input([&] { import_checkpoint(path("bad.gguf"), path("back"), {}); }, words);
+    expect_bad_input([&] { import_checkpoint(one_thread(), path("bad.gguf"), path("back"), {}); }, words);
     EXPECT_FALSE(fs::exists(path("back")));
     bad_ = good_;
   }

@@ -9,6 +9,7 @@
 
 #include "interchange/checkpoints.h"
 #include "support/errors.h"
+#include "support/one_thread.h"
 #include "tetrad/config/hf_model.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/eval/loaded_model.h"
@@ -77,11 +78,11 @@ TEST_P(HfFamilies, F32ComesBackToTheBit) {
   const fs::path checkpoint = make_checkpoint(path("run"), small_config(GetParam().model));
   for (const std::uint64_t shard_bytes : {kOneFile, std::uint64_t{60'000}}) {
     const std::string name = shard_bytes == kOneFile ? "single" : "sharded";
-    const ExportSummary summary =
-        export_hf(CheckpointSource(path("run")), path(name), {DType::f32, shard_bytes, Overwrite::no});
+    const ExportSummary summary = export_hf(one_thread(), CheckpointSource(path("run")), path(name),
+                                            {DType::f32, shard_bytes, Overwrite::no});
     EXPECT_EQ(summary.shards == 1, shard_bytes == kOneFile);
     EXPECT_EQ(fs::exists(path(name) / "model.safetensors.index.json"), summary.shards > 1);
-    import_checkpoint(path(name), path(name + "-back"), {"test", Overwrite::no});
+    import_checkpoint(one_thread(), path(name), path(name + "-back"), {"test", Overwrite::no});
     expect_same_weights(read_weights(path(name + "-back")), read_weights(checkpoint));
   }
 }
@@ -91,8 +92,8 @@ TEST_P(HfFamilies, NarrowTypesAreRoundedOnceAndThenStay) {
   const CheckpointSource source(checkpoint);
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const std::string name(name_of(dtype));
-    export_hf(source, path(name), {dtype, kOneFile, Overwrite::no});
-    import_checkpoint(path(name), path(name + "-back"), {"test", Overwrite::no});
+    export_hf(one_thread(), source, path(name), {dtype, kOneFile, Overwrite::no});
+    import_checkpoint(one_thread(), path(name), path(name + "-back"), {"test", Overwrite::no});
     auto expected = read_weights(checkpoint);
     for (auto& [parameter, values] : expected) {
       const bool stays =
@@ -107,8 +108,8 @@ TEST_P(HfFamilies, NarrowTypesAreRoundedOnceAndThenStay) {
 
 TEST_P(HfFamilies, AnImportComputesWhatTheOriginalDoes) {
   make_checkpoint(path("run"), small_config(GetParam().model));
-  export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile, Overwrite::no});
-  import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no});
+  export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile, Overwrite::no});
+  import_checkpoint(one_thread(), path("hf"), path("back"), {"test", Overwrite::no});
   const std::vector<std::int32_t> tokens = {1, 200, 33, 4, 271, 0, 17, 90};
   std::vector<std::vector<float>> logits;
   for (const char* name : {"run", "back"}) {
@@ -137,7 +138,7 @@ Shapes shapes_in(const fs::path& file, const std::string& part) {
 
 TEST_F(Hf, TensorsAreCalledAsEverybodyCallsThem) {
   make_checkpoint(path("llama"), small_config(small_llama(false)));
-  export_hf(CheckpointSource(path("llama")), path("llama-hf"), {DType::bf16, kOneFile});
+  export_hf(one_thread(), CheckpointSource(path("llama")), path("llama-hf"), {DType::bf16, kOneFile});
   const fs::path llama = path("llama-hf") / "model.safetensors";
   EXPECT_EQ(shapes_in(llama, ""), (Shapes{{"model.embed_tokens.weight", {272, 64}},
                                           {"model.norm.weight", {64}},
@@ -152,7 +153,7 @@ TEST_F(Hf, TensorsAreCalledAsEverybodyCallsThem) {
                                                          {"mlp.up_proj.weight", {192, 64}},
                                                          {"mlp.down_proj.weight", {64, 192}}}));
   make_checkpoint(path("hybrid"), small_config(small_hybrid(true)));
-  export_hf(CheckpointSource(path("hybrid")), path("hybrid-hf"), {DType::bf16, kOneFile});
+  export_hf(one_thread(), CheckpointSource(path("hybrid")), path("hybrid-hf"), {DType::bf16, kOneFile});
   const fs::path hybrid = path("hybrid-hf") / "model.safetensors";
   EXPECT_EQ(shapes_in(hybrid, ""), (Shapes{{"backbone.embeddings.weight", {272, 64}},
                                            {"backbone.norm_f.weight", {64}},
@@ -182,7 +183,8 @@ TEST_F(Hf, RowsGoToTheTensorsThatTheyAre) {
   };
   const auto expect = [&](const ModelConfig& model, const std::vector<Part>& parts) {
     const auto weights = read_weights(make_checkpoint(path(model.name), small_config(model)));
-    export_hf(CheckpointSource(path(model.name)), path(model.name + "-hf"), {DType::f32, kOneFile});
+    export_hf(one_thread(), CheckpointSource(path(model.name)), path(model.name + "-hf"),
+              {DType::f32, kOneFile});
     const SafetensorsFile file(path(model.name + "-hf") / "model.safetensors");
     for (const Part& part : parts) {
       const std::size_t row = 64 * sizeof(float);
@@ -208,7 +210,7 @@ TEST_F(Hf, RowsGoToTheTensorsThatTheyAre) {
 /// transformers 5 calls Nemotron-H's backbone `model`; caches of Hugging Face are symbolic links.
 TEST_F(Hf, OtherNamesOfTheSameAreRead) {
   const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_hybrid(false)));
-  export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile});
+  export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile});
   const SafetensorsFile file(path("hf") / "model.safetensors");
   const auto renamed = [](const std::string& name) {
     return name.starts_with("backbone.") ? "model." + name.substr(9) : name;
@@ -222,7 +224,7 @@ TEST_F(Hf, OtherNamesOfTheSameAreRead) {
   fs::create_directory(path("other"));
   fs::create_symlink(path("blob"), path("other") / "model.safetensors");
   fs::create_symlink(path("hf") / "config.json", path("other") / "config.json");
-  import_checkpoint(path("other"), path("back"), {});
+  import_checkpoint(one_thread(), path("other"), path("back"), {});
   expect_same_weights(read_weights(path("back")), read_weights(checkpoint));
 }
 
@@ -231,22 +233,23 @@ TEST_F(Hf, AModelNeedsNoAttention) {
   model.pattern = "M-M";
   model.heads = model.kv_heads = model.head_dim = 0;
   const fs::path checkpoint = make_checkpoint(path("run"), small_config(model));
-  export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile});
-  import_checkpoint(path("hf"), path("back"), {});
+  export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {DType::f32, kOneFile});
+  import_checkpoint(one_thread(), path("hf"), path("back"), {});
   expect_same_weights(read_weights(path("back")), read_weights(checkpoint));
 }
 
 TEST_F(Hf, EveryTensorMayHaveAShardOfItsOwn) {
   const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_hybrid(true)));
-  const ExportSummary summary = export_hf(CheckpointSource(path("run")), path("hf"), {DType::f32, 1});
+  const ExportSummary summary =
+      export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {DType::f32, 1});
   EXPECT_EQ(summary.shards, summary.tensors);
-  import_checkpoint(path("hf"), path("back"), {});
+  import_checkpoint(one_thread(), path("hf"), path("back"), {});
   expect_same_weights(read_weights(path("back")), read_weights(checkpoint));
 }
 
 TEST_F(Hf, FilesAreAsTransformersWantsThem) {
   make_checkpoint(path("run"), small_config(small_llama(true)), ByteTokenizer().hash());
-  export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, 60'000, Overwrite::no});
+  export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {DType::bf16, 60'000, Overwrite::no});
   const Json config = json(path("hf") / "config.json");
   EXPECT_EQ(config["architectures"], Json({"LlamaForCausalLM"}));
   EXPECT_EQ(config["num_hidden_layers"], 3);
@@ -278,11 +281,12 @@ TEST_F(Hf, FilesAreAsTransformersWantsThem) {
 TEST_F(Hf, BytesComeBackAsBytes) {
   make_checkpoint(path("run"), small_config(small_llama(false)), ByteTokenizer().hash());
   const CheckpointSource source(path("run"));
-  export_hf(source, path("hf"), {DType::bf16, kOneFile, Overwrite::no});
+  export_hf(one_thread(), source, path("hf"), {DType::bf16, kOneFile, Overwrite::no});
   const auto tokenizer = load_tokenizer_json(path("hf") / "tokenizer.json");
   const std::string text = "na\xC3\xAFve \x01\xFF\n";
   EXPECT_EQ(tokenizer->encode(text), ByteTokenizer().encode(text));
-  const ImportSummary summary = import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no});
+  const ImportSummary summary =
+      import_checkpoint(one_thread(), path("hf"), path("back"), {"test", Overwrite::no});
   EXPECT_EQ(summary.tokenizer, "bytes");
   EXPECT_EQ(load_state(path("back")).tokenizer_hash, ByteTokenizer().hash());
   EXPECT_TRUE(summary.warnings.empty());
@@ -296,19 +300,20 @@ TEST_F(Hf, ATokenizerTravels) {
   const BpeTokenizer tokenizer(definition);
   make_checkpoint(path("run"), small_config(small_llama(false)), tokenizer.hash(),
                   to_tokenizer_json(definition));
-  export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, kOneFile, Overwrite::no});
+  export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {DType::bf16, kOneFile, Overwrite::no});
   EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["eos_token"], "<|endoftext|>");
   EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["bos_token"], "< begin >");
   EXPECT_EQ(json(path("hf") / "tokenizer_config.json")["model_max_length"], 512);
   EXPECT_EQ(json(path("hf") / "config.json")["eos_token_id"], 257);
   EXPECT_EQ(json(path("hf") / "config.json")["bos_token_id"], 258);
-  import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no});
+  import_checkpoint(one_thread(), path("hf"), path("back"), {"test", Overwrite::no});
   EXPECT_EQ(load_state(path("back")).tokenizer_hash, tokenizer.hash());
   EXPECT_EQ(CheckpointSource(path("back")).tokenizer()->hash(), tokenizer.hash());
 
   // One that we do not read is left out with a word about it, and one that is too large as well.
   write_file(path("hf") / "tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
-  const ImportSummary summary = import_checkpoint(path("hf"), path("without"), {"test", Overwrite::no});
+  const ImportSummary summary =
+      import_checkpoint(one_thread(), path("hf"), path("without"), {"test", Overwrite::no});
   EXPECT_EQ(summary.tokenizer, "");
   ASSERT_EQ(summary.warnings.size(), 1U);
   EXPECT_FALSE(fs::exists(path("without") / "tokenizer.json"));
@@ -326,13 +331,13 @@ TEST_F(Hf, ModelsThatNobodyElseHasAreRefused) {
 TEST_F(Hf, ValuesThatDoNotFitF16AreRefused) {
   const fs::path checkpoint = make_checkpoint(path("run"), small_config(small_llama(true)));
   const CheckpointSource source(checkpoint);
-  DenseEncoder encoder(DType::f16);
+  DenseEncoder encoder(one_thread(), DType::f16);
   const MappedParameter& norm = source.parameters()[1];
   ShardedWriter writer(folder_.path(), encoder.declare(norm), kOneFile);
   std::vector<float> values(64, 65519.0f);
   values[5] = 65520.0f;
   expect_bad_input([&] { encoder.write(norm, values, writer); }, {"blocks.0.norm.weight", "F16", "bf16"});
-  DenseEncoder narrow(DType::bf16);
+  DenseEncoder narrow(one_thread(), DType::bf16);
   values[5] = 3.4e38f;  // finite, but beyond the largest BF16 by more than half a step
   ShardedWriter other(folder_.path(), narrow.declare(norm), kOneFile);
   expect_bad_input([&] { narrow.write(norm, values, other); }, {"blocks.0.norm.weight", "BF16", "f32"});
@@ -342,8 +347,8 @@ TEST_F(Hf, ValuesThatDoNotFitF16AreRefused) {
 TEST_F(Hf, WhatFailsLeavesNothingBehind) {
   make_checkpoint(path("run"), small_config(small_llama(true)));
   const CheckpointSource source(path("run"));
-  export_hf(source, path("hf"), {DType::bf16, 60'000});
-  import_checkpoint(path("hf"), path("imported"), {});
+  export_hf(one_thread(), source, path("hf"), {DType::bf16, 60'000});
+  import_checkpoint(one_thread(), path("hf"), path("imported"), {});
   const std::string config = read_file(path("hf") / "config.json");
   const std::string manifest = read_file(path("imported") / "MANIFEST.json");
   const auto expect_untouched = [&](const std::string& why) {
@@ -356,13 +361,14 @@ TEST_F(Hf, WhatFailsLeavesNothingBehind) {
     for (const char* time : {"@1", "@2", "@3", "@5"}) {
       const std::string why = std::string(point) + "=enospc" + time;
       set_failpoints(why);
-      EXPECT_THROW(export_hf(source, path("hf"), force), Error) << why;
+      EXPECT_THROW(export_hf(one_thread(), source, path("hf"), force), Error) << why;
       set_failpoints(why);
-      EXPECT_THROW(export_hf(source, path("new"), force), Error) << why;
+      EXPECT_THROW(export_hf(one_thread(), source, path("new"), force), Error) << why;
       expect_untouched(why);
       if (std::string_view(time) == "@5") continue;  // an import is fewer files
       set_failpoints(why);
-      EXPECT_THROW(import_checkpoint(path("hf"), path("imported"), {.overwrite = Overwrite::yes}), Error)
+      EXPECT_THROW(
+          import_checkpoint(one_thread(), path("hf"), path("imported"), {.overwrite = Overwrite::yes}), Error)
           << why;
       expect_untouched(why);
     }
@@ -372,8 +378,8 @@ TEST_F(Hf, WhatFailsLeavesNothingBehind) {
     EXPECT_LE(done, total);
     if (done == 3) throw Error("enough", ExitCode::failure);
   };
-  EXPECT_THROW(export_hf(source, path("new"), {.progress = stop}), Error);
-  EXPECT_THROW(import_checkpoint(path("hf"), path("new"), {.progress = stop}), Error);
+  EXPECT_THROW(export_hf(one_thread(), source, path("new"), {.progress = stop}), Error);
+  EXPECT_THROW(import_checkpoint(one_thread(), path("hf"), path("new"), {.progress = stop}), Error);
   expect_untouched("progress");
 }
 
@@ -383,19 +389,24 @@ TEST_F(Hf, FoldersAreOnlyReplacedIfTheyAreOurs) {
   const ExportOptions plain{DType::bf16, kOneFile, Overwrite::no};
   const ExportOptions force{DType::f32, kOneFile, Overwrite::yes};
   fs::create_directory(path("empty"));
-  export_hf(source, path("empty"), plain);
-  expect_bad_input([&] { export_hf(source, path("empty"), plain); }, {"not empty", "--force"});
-  export_hf(source, path("empty"), force);
+  export_hf(one_thread(), source, path("empty"), plain);
+  expect_bad_input([&] { export_hf(one_thread(), source, path("empty"), plain); }, {"not empty", "--force"});
+  export_hf(one_thread(), source, path("empty"), force);
   EXPECT_EQ(json(path("empty") / "config.json")["torch_dtype"], "float32");
 
   fs::create_directory(path("mine"));
   write_file(path("mine") / "thesis.txt", "all of it");
-  expect_bad_input([&] { export_hf(source, path("mine"), force); }, {"not something that this command"});
+  expect_bad_input([&] { export_hf(one_thread(), source, path("mine"), force); },
+                   {"not something that this command"});
   EXPECT_EQ(read_file(path("mine") / "thesis.txt"), "all of it");
-  expect_bad_input([&] { import_checkpoint(path("empty"), path("run"), {"test", Overwrite::yes}); }, {"run"});
   expect_bad_input(
       [&] {
-        import_checkpoint(path("empty"), source.path(), {"test", Overwrite::yes});
+        import_checkpoint(one_thread(), path("empty"), path("run"), {"test", Overwrite::yes});
+      },
+      {"run"});
+  expect_bad_input(
+      [&] {
+        import_checkpoint(one_thread(), path("empty"), source.path(), {"test", Overwrite::yes});
       },
       {"step"});
   // Nothing half-written lies about.
@@ -407,11 +418,15 @@ class BadFolders : public Hf {
  protected:
   void SetUp() override {
     make_checkpoint(path("run"), small_config(small_llama(true)));
-    export_hf(CheckpointSource(path("run")), path("hf"), {DType::bf16, 60'000, Overwrite::no});
+    export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {DType::bf16, 60'000, Overwrite::no});
     index_ = json(path("hf") / "model.safetensors.index.json");
   }
   void expect_refused(const std::vector<std::string>& words) {
-    expect_bad_input([&] { import_checkpoint(path("hf"), path("back"), {"test", Overwrite::no}); }, words);
+    expect_bad_input(
+        [&] {
+          import_checkpoint(one_thread(), path("hf"), path("back"), {"test", Overwrite::no});
+        },
+        words);
     EXPECT_FALSE(fs::exists(path("back")));
     EXPECT_EQ(folder_.files(), (std::vector<std::string>{"hf", "run"}));
   }
@@ -585,10 +600,11 @@ TEST_F(BadFolders, AHeadThatIsSaidToBeTiedAndIsNot) {
 }
 
 TEST_F(BadFolders, FoldersThatAreNoModels) {
-  expect_bad_input([&] { import_checkpoint(path("nowhere"), path("back"), {}); },
+  expect_bad_input([&] { import_checkpoint(one_thread(), path("nowhere"), path("back"), {}); },
                    {"nowhere", "config.json", "GGUF"});
   fs::create_directory(path("hf") / "sub");
-  expect_bad_input([&] { import_checkpoint(path("hf") / "sub", path("back"), {}); }, {"config.json"});
+  expect_bad_input([&] { import_checkpoint(one_thread(), path("hf") / "sub", path("back"), {}); },
+                   {"config.json"});
   fs::remove(path("hf") / "model.safetensors.index.json");
   expect_refused({"safetensors"});
 }

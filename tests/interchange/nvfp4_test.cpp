@@ -13,6 +13,7 @@
 #include "interchange/checkpoints.h"
 #include "oracle/oracle.h"
 #include "support/errors.h"
+#include "support/one_thread.h"
 #include "tetrad/interchange/calibration.h"
 #include "tetrad/interchange/export_nvfp4.h"
 #include "tetrad/interchange/import.h"
@@ -192,7 +193,7 @@ TEST_P(ServingFamilies, BothAreReadBack) {
   for (const ServingFormat format : {ServingFormat::modelopt, ServingFormat::compressed_tensors}) {
     const std::string name = format == ServingFormat::modelopt ? "modelopt" : "ct";
     run_export(source, name, format);
-    import_checkpoint(path(name), path(name + "-back"), {"test", Overwrite::no});
+    import_checkpoint(one_thread(), path(name), path(name + "-back"), {"test", Overwrite::no});
     const auto weights = read_weights(path(name + "-back"));
     const Nvfp4Plan plan(source.config().precision, source.config().model, source.parameters());
     for (const MappedParameter& parameter : source.parameters()) {
@@ -382,7 +383,8 @@ TEST_F(Serving, DamagedScalesAreRefusedOnImport) {
       const std::size_t data = good.size() - opened.tensors().back().end;
       bad.replace(data + opened.find(tensor)->begin, bytes.size(), bytes);
       write_file(file, bad);
-      expect_bad_input([&] { import_checkpoint(path(name), path("back"), {}); }, {module, name});
+      expect_bad_input([&] { import_checkpoint(one_thread(), path(name), path("back"), {}); },
+                       {module, name});
       write_file(file, good);
     };
     const std::string scale = module + std::string(names_of(format).weight_scale);
@@ -419,7 +421,7 @@ TEST_F(Serving, IncompleteLayersAreRefusedOnImport) {
     writer.commit();
   };
   const auto expect_refused = [&](const std::vector<std::string>& words) {
-    expect_bad_input([&] { import_checkpoint(path("bad"), path("back"), {}); }, words);
+    expect_bad_input([&] { import_checkpoint(one_thread(), path("bad"), path("back"), {}); }, words);
   };
   rewritten([&](const auto& tensor) { return tensor.name != layer + ".weight_scale"; });
   expect_refused({layer + ".weight_scale", "missing"});

@@ -180,7 +180,7 @@ TEST(Safetensors, RefusesDuplicateKeys) {
   const std::string entry = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   expect_bad_input(file_of(fmt::format(R"({{"a":{0},"b":{0},"a":{0}}})", entry)), {"tensor \"a\"", "twice"});
   expect_bad_input(file_of(fmt::format(R"({{"a":{0},"\u0061":{0}}})", entry)), {"tensor \"a\"", "twice"});
-  expect_bad_input(file_of(R"({"__metadata__":{},"__metadata__":{}})"), {"__metadata__ is there twice"});
+  expect_bad_input(file_of(R"({"__metadata__":{},"__metadata__":{}})"), {"__metadata__ occurs twice"});
   expect_bad_input(file_of(R"({"__metadata__":{"k":"1","k":"1"}})"), {"__metadata__ holds \"k\" twice"});
   expect_entry_refused(R"({"dtype":"U8","dtype":"U8"})", {"dtype twice"});
   expect_entry_refused(R"({"shape":[4],"shape":[4]})", {"shape twice"});

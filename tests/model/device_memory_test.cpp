@@ -65,7 +65,7 @@ using Parameters = std::tuple<std::string, bool, Recompute>;
 class DeviceMemory : public ::testing::TestWithParam<Parameters> {};
 
 TEST_P(DeviceMemory, IsWhatTheEstimateSays) {
-  Backend& backend = cuda_backend();
+  Backend& backend = device_backend();
   const auto& [recipe_name, is_hybrid, recompute] = GetParam();
   const ModelConfig config = is_hybrid ? hybrid() : llama();
   PrecisionConfig precision;

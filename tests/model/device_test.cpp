@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "support/cpu.h"
 #include "support/gradient.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/optim/adamw_optimizer.h"
@@ -97,7 +98,7 @@ class OnDeviceAndCpu : public ::testing::TestWithParam<std::tuple<std::string, b
 
 TEST_P(OnDeviceAndCpu, FirstStepsAgree) {
   const Training cpu(cpu_backend(), config(), recipe(), 3);
-  const Training cuda(cuda_backend(), config(), recipe(), 3);
+  const Training cuda(device_backend(), config(), recipe(), 3);
   for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
     EXPECT_NEAR(cuda.losses[i], cpu.losses[i], 2e-3 * cpu.losses[i]) << "step " << i;
     EXPECT_NEAR(cuda.norms[i], cpu.norms[i], 2e-2 * cpu.norms[i]) << "step " << i;
@@ -108,7 +109,7 @@ TEST_P(OnDeviceAndCpu, ARecordedPassGivesTheSameBits) {
   PrecisionConfig precision;
   precision.recipe = recipe();
   const Recipe table(precision, config().blocks());
-  Backend& backend = cuda_backend();
+  Backend& backend = device_backend();
   Decoder decoder(backend, config(), kBatch, kSequence, DType::bf16);
   decoder.initialize(3);
   Pass pass;
@@ -134,8 +135,8 @@ TEST_P(OnDeviceAndCpu, ARecordedPassGivesTheSameBits) {
 }
 
 TEST_P(OnDeviceAndCpu, TheSameRunGivesTheSameBits) {
-  const Training one(cuda_backend(), config(), recipe(), 3);
-  const Training two(cuda_backend(), config(), recipe(), 3);
+  const Training one(device_backend(), config(), recipe(), 3);
+  const Training two(device_backend(), config(), recipe(), 3);
   EXPECT_EQ(one.losses, two.losses);
   EXPECT_EQ(one.norms, two.norms);
   EXPECT_TRUE(one.weights == two.weights);

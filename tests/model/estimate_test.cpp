@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/model/estimate.h"
+#include "support/cpu.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,8 @@
 
 namespace tetrad {
 namespace {
+
+using testing::cpu_backend;
 
 class Estimates : public ::testing::TestWithParam<std::tuple<const char*, Recompute>> {};
 

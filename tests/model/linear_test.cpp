@@ -134,9 +134,6 @@ class LinearRecipes : public ::testing::TestWithParam<std::tuple<std::string, Re
  protected:
   Backend& device() { return backend(std::get<0>(GetParam())); }
   const RecipeCase& recipe_case() { return std::get<1>(GetParam()); }
-
- private:
-  OneThread one_thread_;
 };
 
 TEST_P(LinearRecipes, EqualsTheProductsOfItsQuantizedOperands) {
@@ -292,9 +289,6 @@ class LinearProperties : public ::testing::TestWithParam<std::string> {
     layer.linear.forward(pass, as_const(x), y.mutable_view());
     return layer.linear.saved_bytes();
   }
-
- private:
-  OneThread one_thread_;
 };
 
 TEST_P(LinearProperties, KeepsCodesOfItsInputWhereWgradIsQuantized) {
@@ -455,9 +449,6 @@ class LinearDraws : public ::testing::TestWithParam<std::string> {
     }
     return moments;
   }
-
- private:
-  OneThread one_thread_;
 };
 
 TEST_P(LinearDraws, MeanOfDxIsTheProductWithTheGradientAsItWas) {

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "serve/small_model.h"
-#include "tetrad/backend/cpu/kernel_bf16.h"
 #include "tetrad/eval/score.h"
 
 namespace tetrad::testing::engine_test {
@@ -78,16 +77,9 @@ void PrintTo(const Case& c, std::ostream* out) {
 class EngineCases : public ::testing::TestWithParam<Case> {
  protected:
   SmallModel model_{GetParam().recipe, GetParam().hybrid, GetParam().storage};
-  /// In nats. Sequences that share a pass get the bits of one alone where each row of a product is computed
-  /// alike, as the BF16 kernel does. OpenBLAS has other kernels for other numbers of rows: the last bits of
-  /// f32 sums differ, and with them, now and then, how an activation is rounded to BF16.
-  double tolerance() const {
-    if (GetParam().recipe == "nvfp4") return 0;  // these share no pass
-    if (GetParam().storage == DType::f32) return 2e-5;
-    return cpu::has_bf16_kernel() ? 0 : 0.1;
-  }
 };
 
+/// To the bit: each row of a product is computed alike, whatever shares the pass.
 TEST_P(EngineCases, ScoresAreThoseOfScore) {
   const std::vector<Tokens> prompts = some_prompts(20);
   std::vector<Score> expected;
@@ -103,18 +95,17 @@ TEST_P(EngineCases, ScoresAreThoseOfScore) {
     ASSERT_EQ(results[p].prompt_scores.size(), prompts[p].size() - 1);
     for (std::size_t i = 0; i + 1 < prompts[p].size(); ++i) {
       EXPECT_EQ(results[p].prompt_scores[i].token, prompts[p][i + 1]);
-      EXPECT_NEAR(results[p].prompt_scores[i].log_probability, expected[p].log_probabilities[i], tolerance());
+      EXPECT_EQ(results[p].prompt_scores[i].log_probability, expected[p].log_probabilities[i]);
     }
     const std::span<const float> last = std::span(expected[p].logits).last(256);
     const auto best = static_cast<std::int32_t>(std::ranges::max_element(last) - last.begin());
     EXPECT_EQ(results[p].tokens, Tokens{best});
     EXPECT_EQ(results[p].finish, Finish::length);
-    EXPECT_NEAR(results[p].scores[0].log_probability, NextTokenLogProbabilities(last)[best], tolerance());
+    EXPECT_EQ(results[p].scores[0].log_probability, NextTokenLogProbabilities(last)[best]);
   }
 }
 
 TEST_P(EngineCases, ContinuationsAreThoseOfOneAlone) {
-  if (tolerance() > 1e-3) GTEST_SKIP() << "a near tie may go the other way on this processor";
   const std::vector<Tokens> prompts = some_prompts(6);
   const SamplingOptions sampling{.temperature = 0.7, .top_k = 40, .top_p = 0.9, .seed = 5};
   std::vector<Tokens> expected;
@@ -202,9 +193,7 @@ TEST(Engine, ServesManyThreadsAtOnce) {
     threads.emplace_back(
         [&, i] { results[i] = engine.run({generating(prompts[i], 5, sampling)}, never)[0].tokens; });
   for (std::thread& thread : threads) thread.join();
-  if (cpu::has_bf16_kernel()) {
-    EXPECT_EQ(results, expected);
-  }
+  EXPECT_EQ(results, expected);
   for (const Tokens& tokens : results) EXPECT_EQ(tokens.size(), 5U);
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "support/cpu.h"
 #include "support/matrices.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/ops/backend.h"
@@ -39,7 +40,6 @@ struct SmallModel {
     return result;
   }
 
-  OneThread one_thread;  //!< so little work is slower with two, and much slower where others compute
   Decoder decoder;
   Recipe recipe;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/backends.h"
 
+#include "support/cpu.h"
 #include "support/on_device.h"
 
 namespace tetrad::testing {
@@ -13,9 +14,15 @@ std::vector<std::string> backend_names() {
 #endif
 }
 
-Backend& backend(const std::string& name) {
-  if (name == "cpu") return cpu_backend();
-  static OnDevice on_device(cuda_backend());
+Backend& device_backend() {
+  // Never destroyed: when static objects are, the libraries of CUDA may be gone.
+  static Backend* const device = make_cuda_backend().release();
+  return *device;
+}
+
+Backend& backend(const std::string& name, int threads) {
+  if (name == "cpu") return cpu_backend(threads);
+  static OnDevice on_device(device_backend());
   return on_device;
 }
 

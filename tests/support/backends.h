@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/cpu.h"
 #include "tetrad/ops/backend.h"
 
 namespace tetrad::testing {
@@ -20,7 +21,10 @@ struct BackendTestName {
   }
 };
 
-/// A backend that takes pointers into the program's memory.
-Backend& backend(const std::string& name);
+/// A backend that takes pointers into the program's memory. `threads` are the CPU's, see cpu_backend().
+Backend& backend(const std::string& name, int threads = 1);
+
+/// The CUDA device itself, with memory of its own.
+Backend& device_backend();
 
 }  // namespace tetrad::testing

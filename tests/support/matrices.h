@@ -137,36 +137,20 @@ inline std::vector<double> sum_of(const std::vector<double>& a, const std::vecto
   return sum;
 }
 
-/// Calls body() with 1 thread and with 2 and expects the two results to be equal (by ==, on bytes).
+/// Calls body(backend) with 1 thread and with 2 and expects the two results to be equal (by ==, on bytes).
 template <typename Body>
-void expect_same_for_any_threads(const Body& body) {
-  set_thread_count(1);
-  const auto one = body();
-  set_thread_count(2);
-  const auto two = body();
-  set_thread_count(0);
-  EXPECT_TRUE(one == two) << "the result depends on the number of threads";
+void expect_same_for_any_threads(const std::string& name, const Body& body) {
+  EXPECT_TRUE(body(backend(name, 1)) == body(backend(name, 2)))
+      << "the result depends on the number of threads";
 }
-
-/// While it lives: on matrices as small as those of most tests, waking a second thread takes longer than the
-/// work.
-class OneThread {
- public:
-  OneThread() { set_thread_count(1); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-  ~OneThread() { set_thread_count(0); }
-};
 
 /// Everything an operation's tests run over.
 class OpTest : public ::testing::TestWithParam<std::tuple<std::string, DType, bool>> {
  protected:
-  Backend& device() { return backend(std::get<0>(GetParam())); }
+  const std::string& backend_name() { return std::get<0>(GetParam()); }
+  Backend& device() { return backend(backend_name()); }
   Storage storage() { return {std::get<1>(GetParam()), std::get<2>(GetParam())}; }
   DType dtype() { return std::get<1>(GetParam()); }
-
- private:
-  OneThread one_thread_;
 };
 
 inline std::string op_test_name(const ::testing::TestParamInfo<OpTest::ParamType>& info) {

@@ -17,6 +17,7 @@ class OnDevice final : public Backend {
   std::vector<Property> properties() const override { return device_.properties(); }
   std::vector<Property> kernels() const override { return device_.kernels(); }
 
+  Threads& threads() override { return device_.threads(); }
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
   void set_to_zero(std::span<std::byte> memory) override;
   void copy(std::span<const std::byte> from, std::span<std::byte> to) override { upload(from, to); }

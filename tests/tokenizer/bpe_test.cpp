@@ -229,8 +229,9 @@ TEST(BpeTokenizer, SeveralThreadsMayEncodeAtOnce) {
   const BpeTokenizer tokenizer(small_definition());
   const Ids expected = tokenizer.encode(sample_text);
   std::vector<Ids> results(64);
-  parallel_for(64,
-               [&](std::int64_t i) { results[static_cast<std::size_t>(i)] = tokenizer.encode(sample_text); });
+  Threads threads(4);
+  threads.parallel_for(
+      64, [&](std::int64_t i) { results[static_cast<std::size_t>(i)] = tokenizer.encode(sample_text); });
   for (const Ids& ids : results) EXPECT_EQ(ids, expected);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TETRAD_C_TETRAD_H
 #define TETRAD_C_TETRAD_H
@@ -14,6 +15,7 @@
  * newer library. Structs that may grow begin with their size; contexts and precisions are opaque. A struct is
  * filled by its _init function or with zeros, and gets its struct_size from sizeof. */
 
+/* NOLINTBEGIN(modernize-*,readability-identifier-naming): this is C. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -260,5 +262,6 @@ TETRAD_API tetrad_status tetrad_linear_backward(tetrad_context* context,
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(modernize-*,readability-identifier-naming) */
 
 #endif

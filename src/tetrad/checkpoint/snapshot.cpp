@@ -62,13 +62,14 @@ void check_finite(Backend& backend, const std::filesystem::path& path, const Par
 }  // namespace
 
 std::string state_text(const RunState& state) {
-  const nlohmann::json json = {{"version", kStateVersion},
-                               {"step", state.step},
-                               {"skips_in_row", state.skips_in_row},
-                               {"data", state.data},
-                               {"loss_watch", state.loss_watch},
-                               {"tokenizer_hash", state.tokenizer_hash},
-                               {"build", state.build}};
+  nlohmann::json json = {{"version", kStateVersion},
+                         {"step", state.step},
+                         {"skips_in_row", state.skips_in_row},
+                         {"data", state.data},
+                         {"loss_watch", state.loss_watch},
+                         {"tokenizer_hash", state.tokenizer_hash},
+                         {"build", state.build}};
+  if (!state.bits_depend_on.empty()) json["bits_depend_on"] = state.bits_depend_on;
   return json.dump(1) + "\n";
 }
 
@@ -117,7 +118,8 @@ RunState load_state(const std::filesystem::path& checkpoint) {
             json.at("data"),
             json.at("loss_watch"),
             json.at("tokenizer_hash").get<std::string>(),
-            json.at("build").get<std::string>()};
+            json.at("build").get<std::string>(),
+            json.value("bits_depend_on", std::map<std::string, std::string>())};
   } catch (const nlohmann::json::exception& error) {
     unusable("{} cannot be used: {}", (checkpoint / kStateFile).string(), error.what());
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -23,6 +24,8 @@ struct RunState {
   nlohmann::json loss_watch;
   std::string tokenizer_hash;  //!< empty: nobody knows
   std::string build;           //!< which program trained it
+  /// Backend::bits_depend_on() of the run so far; empty in checkpoints of programs that did not record it.
+  std::map<std::string, std::string> bits_depend_on;
 };
 
 /// Texts that travel with a checkpoint so that it can be used on its own.

@@ -28,7 +28,7 @@ void check_name(const std::string& name, const std::string& where) {
                std::string_view("._+-").find(static_cast<char>(c)) != std::string_view::npos;
       });
   TETRAD_CHECK(sound,
-               "{}: the name {} may have letters, digits and . _ + - only, 64 at most, and names a folder",
+               "{}: the name {} names a folder, so it may only have letters, digits and . _ + -, at most 64",
                where, config::shown(name));
 }
 
@@ -82,7 +82,7 @@ void read_member(const std::string& name, const Node& node, ComparePlan& plan) {
   } else if (name == "alpha") {
     plan.alpha = config::read_real(node, name, config::above(0));
   } else {
-    fail("{}: {} is no part of a comparison: it has arms, seeds, lr_factors, mixes, margin and alpha",
+    fail("{}: {} is not a key of a comparison; valid keys: arms, seeds, lr_factors, mixes, margin, alpha",
          node.origin, config::shown(name));
   }
 }

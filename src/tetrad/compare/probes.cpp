@@ -52,7 +52,7 @@ bool equal_files(const fs::path& a, const fs::path& b) {
 
 std::vector<std::vector<GradientDistance>> compare_gradients(const fs::path& checkpoint,
                                                              std::span<const Config> arms, Backend& backend) {
-  Dataset dataset = open_dataset(arms[0]);
+  Dataset dataset = open_dataset(backend.threads(), arms[0]);
   const Microbatch batch = next_microbatch(dataset, arms[0].train);
   Gradients reference;
   std::vector<std::vector<GradientDistance>> result;

@@ -27,7 +27,7 @@ void check_same(const fs::path& folder, const Config& config) {
   saved.run = config.run;
   const std::vector<std::string> keys = differences(saved, config);
   TETRAD_CHECK(keys.empty(),
-               "{} was begun with another {}: choose another --out, or the configuration of then",
+               "{} was started with another {}: choose another --out, or use the original configuration",
                folder.string(), keys.empty() ? "" : keys[0]);
 }
 
@@ -50,7 +50,7 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
     began = false;
   }
   config.run.out = folder.string();
-  Dataset dataset = open_dataset(config);
+  Dataset dataset = open_dataset(context.backend.threads(), config);
   const std::string resolved = to_yaml(config);
   const RunFolder held = began ? RunFolder::open(folder) : RunFolder::create(folder, resolved);
   RunLog log(folder / "log.txt", context.display);

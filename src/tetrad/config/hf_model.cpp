@@ -174,7 +174,7 @@ ModelConfig common_fields(const Fields& fields) {
 ModelConfig llama(const Fields& fields) {
   ModelConfig model = common_fields(fields);
   const std::int64_t layers = fields.whole("num_hidden_layers");
-  TETRAD_CHECK(layers >= 1 && layers <= 2048, "{}: num_hidden_layers is {}: it must lie between 1 and 2048",
+  TETRAD_CHECK(layers >= 1 && layers <= 2048, "{}: num_hidden_layers is {}: it must be from 1 to 2048",
                fields.name(), layers);
   for (std::int64_t i = 0; i < layers; ++i) model.pattern += "*-";
   fields.require_text("hidden_act", "silu");

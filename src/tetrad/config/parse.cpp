@@ -87,7 +87,7 @@ class Builder final : public YAML::EventHandler {
   void name_key(const YAML::Mark& mark, const std::string& name) {
     Level& level = open_.back();
     TETRAD_CHECK(!level.node.find(name),
-                 "{}: the key {} is there twice: keep one of the two, or merge their values", where_(mark),
+                 "{}: the key {} occurs twice: keep one of the two, or merge their values", where_(mark),
                  shown(name));
     // Looking for duplicates is quadratic; no map of a configuration is large.
     TETRAD_CHECK(level.node.children.size() < kMaxMapEntries, "{}: a map has more than {} keys", where_(mark),

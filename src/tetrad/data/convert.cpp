@@ -40,12 +40,13 @@ TokenMetadata common_metadata(std::span<const TokenFile> files) {
   return common;
 }
 
-std::int64_t vocab_for(std::span<const TokenFile> files, const ConvertOptions& options, std::int64_t stated) {
+std::int64_t vocab_for(Threads& threads, std::span<const TokenFile> files, const ConvertOptions& options,
+                       std::int64_t stated) {
   std::int64_t vocab = options.vocab;
   if (vocab == 0 && options.tokenizer != nullptr) vocab = options.tokenizer->vocab();
   if (vocab == 0) vocab = stated;
   if (vocab == 0)
-    for (const TokenFile& file : files) vocab = std::max(vocab, file.id_range().highest + 1);
+    for (const TokenFile& file : files) vocab = std::max(vocab, file.id_range(threads).highest + 1);
   vocab = std::max(vocab, std::int64_t{1});
   TETRAD_CHECK(vocab <= kMaxConverted,
                "ids up to {} are too large for a vocabulary (at most {}); is this a token file?", vocab - 1,
@@ -89,7 +90,8 @@ void copy(const TokenFile& file, TokenFileWriter& writer, std::optional<std::int
 
 }  // namespace
 
-TokenMetadata convert_tokens(std::span<const std::string> inputs, const ConvertOptions& options) {
+TokenMetadata convert_tokens(Threads& threads, std::span<const std::string> inputs,
+                             const ConvertOptions& options) {
   TETRAD_CHECK(!inputs.empty(), "no token file is named");
   std::vector<TokenFile> files;
   std::int64_t total = 0;
@@ -98,8 +100,8 @@ TokenMetadata convert_tokens(std::span<const std::string> inputs, const ConvertO
     total += files.emplace_back(input).size();
   }
   TokenMetadata metadata = common_metadata(files);
-  const std::int64_t vocab = vocab_for(files, options, metadata.vocab);
-  for (const TokenFile& file : files) file.validate(vocab);
+  const std::int64_t vocab = vocab_for(threads, files, options, metadata.vocab);
+  for (const TokenFile& file : files) file.validate(threads, vocab);
   if (options.tokenizer != nullptr) {
     TETRAD_CHECK(metadata.tokenizer_hash.empty() || metadata.tokenizer_hash == options.tokenizer->hash(),
                  "{:?} is another tokenizer ({}) than the one that made the tokens ({})",

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/data/token_metadata.h"
 #include "tetrad/tokenizer/tokenizer.h"
 
@@ -25,6 +26,7 @@ struct ConvertOptions {
 
 /// One after the other into one file. All are opened and checked first. Throws Error (bad input) if one is
 /// not sound or has an id that is not below the vocabulary, or if two were made with different tokenizers.
-TokenMetadata convert_tokens(std::span<const std::string> inputs, const ConvertOptions& options);
+TokenMetadata convert_tokens(Threads& threads, std::span<const std::string> inputs,
+                             const ConvertOptions& options);
 
 }  // namespace tetrad

@@ -58,17 +58,18 @@ std::optional<double> TokenSequences::entropy() const {
   return file_.metadata() ? file_.metadata()->entropy : std::nullopt;
 }
 
-Dataset::Dataset(const DataConfig& config, const DatasetOptions& options) : sequence_(options.sequence) {
+Dataset::Dataset(Threads& threads, const DataConfig& config, const DatasetOptions& options)
+    : sequence_(options.sequence) {
   TETRAD_CHECK(options.sequence > 0, "a sequence cannot have {} tokens: set train.sequence",
                options.sequence);
   TETRAD_CHECK(options.vocab > 0, "a vocabulary cannot have {} tokens: set model.vocab", options.vocab);
   TETRAD_CHECK(!config.sources.empty(), "data.sources is empty: name at least one token file");
-  open_sources(config, options);
+  open_sources(threads, config, options);
   check_tokenizers(config);
   make_mixture(config, options);
 }
 
-void Dataset::open_sources(const DataConfig& config, const DatasetOptions& options) {
+void Dataset::open_sources(Threads& threads, const DataConfig& config, const DatasetOptions& options) {
   const auto open = [&](const std::string& path, const std::string& what) {
     auto tokens = std::make_unique<TokenSequences>(path, options.sequence, what);
     const auto& metadata = tokens->file().metadata();
@@ -77,7 +78,7 @@ void Dataset::open_sources(const DataConfig& config, const DatasetOptions& optio
         "{}: {:?} was made with a vocabulary of {} tokens, but the model has only {}: set model.vocab to "
         "at least {}",
         what, path, metadata->vocab, options.vocab, metadata->vocab);
-    tokens->file().validate(options.vocab);
+    tokens->file().validate(threads, options.vocab);
     return tokens;
   };
   for (const auto& [name, source] : config.sources) {

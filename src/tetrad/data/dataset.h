@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/data/config.h"
 #include "tetrad/data/mixture.h"
 #include "tetrad/data/token_file.h"
@@ -55,7 +56,7 @@ struct DatasetOptions {
 class Dataset {
  public:
   /// Opens and checks everything: Error (bad input) says which source is wrong and why.
-  Dataset(const DataConfig& config, const DatasetOptions& options);
+  Dataset(Threads& threads, const DataConfig& config, const DatasetOptions& options);
 
   /// The next `sequences` samples of the run, [sequences, sequence] each, row-major.
   void next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets);
@@ -81,7 +82,7 @@ class Dataset {
     std::unique_ptr<TokenSequences> heldout;
   };
 
-  void open_sources(const DataConfig& config, const DatasetOptions& options);
+  void open_sources(Threads& threads, const DataConfig& config, const DatasetOptions& options);
   void check_tokenizers(const DataConfig& config);
   void make_mixture(const DataConfig& config, const DatasetOptions& options);
 

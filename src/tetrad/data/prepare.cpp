@@ -73,8 +73,9 @@ void hold_out_end(std::vector<Document>& documents, double fraction) {
 /// more than a batch of pieces in memory.
 class Encoder {
  public:
-  Encoder(const Tokenizer& tokenizer, bool special, TokenFileWriter& train, TokenFileWriter* heldout)
-      : tokenizer_(tokenizer), special_(special), train_(train), heldout_(heldout) {}
+  Encoder(Threads& threads, const Tokenizer& tokenizer, bool special, TokenFileWriter& train,
+          TokenFileWriter* heldout)
+      : threads_(threads), tokenizer_(tokenizer), special_(special), train_(train), heldout_(heldout) {}
 
   void add(const Document& document, const std::function<void(std::int64_t)>& done) {
     const auto map = std::make_shared<const MappedFile>(document.file->path);
@@ -95,7 +96,7 @@ class Encoder {
 
   /// Returns how many bytes of text were encoded.
   std::int64_t flush() {
-    parallel_for(std::ssize(pieces_), [&](std::int64_t i) {
+    threads_.parallel_for(std::ssize(pieces_), [&](std::int64_t i) {
       Piece& piece = pieces_[static_cast<std::size_t>(i)];
       piece.ids = tokenizer_.encode(piece.text);
     });
@@ -131,6 +132,7 @@ class Encoder {
     ids.insert(ids.end(), more.begin(), more.end());
   }
 
+  Threads& threads_;
   const Tokenizer& tokenizer_;
   bool special_;
   TokenFileWriter& train_;
@@ -143,7 +145,7 @@ class Encoder {
 
 std::string heldout_name(const std::string& name) { return token_file_name(name) + "-heldout"; }
 
-PrepareResult prepare_tokens(const TextFiles& files, const Tokenizer& tokenizer,
+PrepareResult prepare_tokens(Threads& threads, const TextFiles& files, const Tokenizer& tokenizer,
                              const PrepareOptions& options) {
   TETRAD_CHECK(options.heldout >= 0 && options.heldout < 1,
                "the held-out fraction cannot be {}; choose 0 to below 1", options.heldout);
@@ -170,7 +172,8 @@ PrepareResult prepare_tokens(const TextFiles& files, const Tokenizer& tokenizer,
   std::optional<TokenFileWriter> heldout_writer;
   if (heldout.bytes > 0) heldout_writer.emplace(heldout_name(options.output), tokenizer.vocab());
 
-  Encoder encoder(tokenizer, options.special, train_writer, heldout_writer ? &*heldout_writer : nullptr);
+  Encoder encoder(threads, tokenizer, options.special, train_writer,
+                  heldout_writer ? &*heldout_writer : nullptr);
   std::int64_t done = 0;
   const auto report = [&](std::int64_t bytes) {
     done += bytes;

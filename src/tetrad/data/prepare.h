@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/data/text_files.h"
 #include "tetrad/data/token_metadata.h"
 #include "tetrad/tokenizer/tokenizer.h"
@@ -37,7 +38,7 @@ std::string heldout_name(const std::string& name);
 /// Every file is a document and ends with the tokenizer's end-of-document token. Whole files are held out,
 /// chosen by the hash of their key, so that the choice stays when other files come and go: at least one if
 /// there are several, never all. Of a single file it is the end.
-PrepareResult prepare_tokens(const TextFiles& files, const Tokenizer& tokenizer,
+PrepareResult prepare_tokens(Threads& threads, const TextFiles& files, const Tokenizer& tokenizer,
                              const PrepareOptions& options);
 
 }  // namespace tetrad

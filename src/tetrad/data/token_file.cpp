@@ -98,8 +98,8 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> tokens) const {
 }
 
 template <typename Body>
-void TokenFile::for_each_chunk(const Body& body) const {
-  parallel_for(ceil_div(size_, kChunk), [&](std::int64_t chunk) {
+void TokenFile::for_each_chunk(Threads& threads, const Body& body) const {
+  threads.parallel_for(ceil_div(size_, kChunk), [&](std::int64_t chunk) {
     const std::int64_t first = chunk * kChunk;
     const auto count = static_cast<std::size_t>(std::min(kChunk, size_ - first));
     if (dtype_ == DType::i32)
@@ -109,10 +109,10 @@ void TokenFile::for_each_chunk(const Body& body) const {
   });
 }
 
-TokenFile::Range TokenFile::id_range() const {
+TokenFile::Range TokenFile::id_range(Threads& threads) const {
   if (size_ == 0) return {};
   std::vector<Range> ranges(static_cast<std::size_t>(ceil_div(size_, kChunk)));
-  for_each_chunk([&](std::int64_t chunk, std::int64_t, auto ids) {
+  for_each_chunk(threads, [&](std::int64_t chunk, std::int64_t, auto ids) {
     auto lowest = ids[0];
     auto highest = ids[0];
     for (const auto id : ids) {
@@ -125,11 +125,11 @@ TokenFile::Range TokenFile::id_range() const {
           std::ranges::max(ranges, {}, &Range::highest).highest};
 }
 
-void TokenFile::validate(std::int64_t vocab) const {
-  const Range range = id_range();
+void TokenFile::validate(Threads& threads, std::int64_t vocab) const {
+  const Range range = id_range(threads);
   if (size_ == 0 || (range.lowest >= 0 && range.highest < vocab)) return;
   std::vector<std::int64_t> bad(static_cast<std::size_t>(ceil_div(size_, kChunk)), size_);
-  for_each_chunk([&](std::int64_t chunk, std::int64_t first, auto ids) {
+  for_each_chunk(threads, [&](std::int64_t chunk, std::int64_t first, auto ids) {
     const auto found = std::ranges::find_if(ids, [&](auto id) { return id < 0 || id >= vocab; });
     if (found != ids.end()) bad[static_cast<std::size_t>(chunk)] = first + (found - ids.begin());
   });

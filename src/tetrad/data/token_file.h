@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tetrad/core/dtype.h"
+#include "tetrad/core/threads.h"
 #include "tetrad/data/token_format.h"
 #include "tetrad/data/token_metadata.h"
 #include "tetrad/io/atomic_file.h"
@@ -45,14 +46,14 @@ class TokenFile {
     std::int64_t lowest = -1;
     std::int64_t highest = -1;
   };
-  Range id_range() const;
+  Range id_range(Threads& threads) const;
 
   /// Where each document ends, in tokens; those without tokens are left out.
   std::vector<std::int64_t> document_ends() const;
 
   /// Throws Error (bad input) that names the first id that is negative or not below `vocab`. Reads the whole
   /// file, on all threads.
-  void validate(std::int64_t vocab) const;
+  void validate(Threads& threads, std::int64_t vocab) const;
 
  private:
   void open_single(const std::string& path);
@@ -61,7 +62,7 @@ class TokenFile {
   const T* data() const;
 
   template <typename Body>
-  void for_each_chunk(const Body& body) const;  //!< body(chunk, first, ids) in parallel
+  void for_each_chunk(Threads& threads, const Body& body) const;  //!< body(chunk, first, ids) in parallel
 
   std::string name_;
   std::string where_;  //!< for messages

@@ -32,7 +32,7 @@ std::vector<CheckResult> run_checks(LoadedModel& model, const NamedFiles& heldou
   };
   for (const auto& [name, path] : heldout) {
     const TokenSequences data(path, model.sequence(), name);
-    data.file().validate(model.config().model.vocab);
+    data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
     const bool is_text = !data.file().metadata() || data.file().metadata()->kind.empty();
     add(check_tokens(name, data, tokenizer, config.sequences, scorer));
     if (is_text && tokenizer != nullptr)

@@ -66,7 +66,7 @@ double GradientProducts::relative_error() const { return (aa - 2 * ab + bb) / aa
 std::vector<GradientProducts> products_with(const Gradients& reference, Decoder& decoder) {
   const Gradients gradients = download_gradients(decoder);
   std::vector<GradientProducts> products(reference.size());
-  parallel_for(static_cast<std::int64_t>(reference.size()), [&](std::int64_t i) {
+  decoder.backend().threads().parallel_for(static_cast<std::int64_t>(reference.size()), [&](std::int64_t i) {
     const auto k = static_cast<std::size_t>(i);
     products[k] = products_of(reference[k], gradients[k]);
   });

@@ -46,8 +46,8 @@ HttpAddress parse_address(std::string_view text, std::string_view what) {
     }
   }
   TETRAD_CHECK(port.has_value(),
-               "{} is {:?}: give an address and a port, such as 127.0.0.1:9464, or a port alone, which lets "
-               "in this machine only",
+               "{} is {:?}: give an address and a port, such as 127.0.0.1:9464, or only a port, which this "
+               "machine alone can reach",
                what, text.substr(0, 100));
   address.port = *port;
   return address;

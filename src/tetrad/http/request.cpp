@@ -193,7 +193,7 @@ void RequestParser::expect_data(std::uint64_t size, State state) {
 std::optional<std::string_view> RequestParser::only(std::string_view name) const {
   const auto same = [&](const auto& field) { return field.first == name; };
   if (std::ranges::count_if(request_.headers, same) > 1)
-    malformed(fmt::format("the header {} is there twice", name));
+    malformed(fmt::format("the header {} occurs twice", name));
   return request_.header(name);
 }
 

@@ -15,8 +15,9 @@ namespace tetrad {
 namespace {
 
 /// The data where the run left off.
-Dataset open_data(const Config& config, const RunState& state, const std::filesystem::path& checkpoint) {
-  Dataset dataset = open_dataset(config);
+Dataset open_data(Threads& threads, const Config& config, const RunState& state,
+                  const std::filesystem::path& checkpoint) {
+  Dataset dataset = open_dataset(threads, config);
   TETRAD_CHECK(state.tokenizer_hash.empty() || dataset.tokenizer_hash().empty() ||
                    state.tokenizer_hash == dataset.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one the run began with ({})",
@@ -85,7 +86,7 @@ InspectedRun open_inspected(const std::filesystem::path& path, const std::string
   const RunState state = load_state(run.checkpoint);
   run.step = state.step;
   run.steps = step_count(run.config.train);
-  Dataset dataset = open_data(run.config, state, run.checkpoint);
+  Dataset dataset = open_data(backend.threads(), run.config, state, run.checkpoint);
   for (std::int64_t i = 0; i < batches; ++i)
     run.data.training.push_back(next_microbatch(dataset, run.config.train));
   run.data.heldout = heldout_batches(dataset, run.config.train, batches);

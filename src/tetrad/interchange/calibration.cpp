@@ -48,7 +48,7 @@ class Observer {
 void observe_tokens(Observer& observer, LoadedModel& model, const std::string& name,
                     const CalibrationOptions& options) {
   const TokenSequences data(name, model.sequence(), "calibration");
-  data.file().validate(model.config().model.vocab);
+  data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(model.sequence()));
   std::vector<std::int32_t> targets(inputs.size());
   const std::int64_t count = std::min(options.sequences, data.count());

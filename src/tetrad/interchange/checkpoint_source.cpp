@@ -40,7 +40,7 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& path, Display* d
 std::vector<float> CheckpointSource::values(const MappedParameter& parameter) const {
   const std::string file = (path_ / "model.safetensors").string();
   const TensorInfo* info = weights_->find(parameter.name);
-  if (info == nullptr) unusable("{} has no tensor {}: it is of another model", file, parameter.name);
+  if (info == nullptr) unusable("{} has no tensor {}: it belongs to another model", file, parameter.name);
   if (info->dtype != DType::f32 || info->shape != parameter.shape)
     unusable("{}: {} is {} [{}], the model needs F32 [{}]", file, parameter.name, name_of(info->dtype),
              fmt::join(info->shape, ", "), fmt::join(parameter.shape, ", "));

@@ -95,8 +95,9 @@ ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& o
   return {declarations.size(), writer.shards(), writer.total_bytes()};
 }
 
-ExportSummary export_hf(const CheckpointSource& source, const fs::path& out, const ExportOptions& options) {
-  DenseEncoder encoder(options.dtype);
+ExportSummary export_hf(Threads& threads, const CheckpointSource& source, const fs::path& out,
+                        const ExportOptions& options) {
+  DenseEncoder encoder(threads, options.dtype);
   return export_hf_folder(source, out, options, encoder, nullptr, nullptr);
 }
 

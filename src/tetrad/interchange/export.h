@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/interchange/checkpoint_source.h"
 #include "tetrad/interchange/output_folder.h"
 #include "tetrad/interchange/piece_encoder.h"
@@ -36,7 +37,7 @@ ExportSummary export_hf_folder(const CheckpointSource& source, const std::filesy
                                const nlohmann::ordered_json& quantization_config);
 
 /// The plain values, for transformers.
-ExportSummary export_hf(const CheckpointSource& source, const std::filesystem::path& out,
+ExportSummary export_hf(Threads& threads, const CheckpointSource& source, const std::filesystem::path& out,
                         const ExportOptions& options);
 
 /// Throws Error (bad input) if `out` cannot become an export: it holds something that may not be replaced.

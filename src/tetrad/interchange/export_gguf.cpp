@@ -58,7 +58,7 @@ class GgufExporter {
     if (const QuantSpec* spec = plan_.find(parameter)) {
       const Nvfp4Weight weight = quantize_weight(cpu_, parameter, *spec, values);
       if (type == GgmlType::nvfp4) return write_nvfp4(parameter, weight, out);
-      decode_nvfp4(weight.codes, weight.scales, weight.scale.decode, values);
+      decode_nvfp4(cpu_.threads(), weight.codes, weight.scales, weight.scale.decode, values);
     }
     if (gguf_has_negative_exponential(parameter.pieces.front()))
       for (float& value : values) value = static_cast<float>(-std::exp(double{value}));
@@ -79,7 +79,7 @@ class GgufExporter {
       }
       std::vector<std::byte> bytes(rows.size() * static_cast<std::size_t>(bits_of(dtype)) / 8);
       TETRAD_CHECK(
-          encode_values(ordered, dtype, bytes),
+          encode_values(cpu_.threads(), ordered, dtype, bytes),
           "{} holds values that are too large for {}, as GGUF has it: export with --to hf --dtype f32",
           parameter.name, name_of(dtype));
       out.write(piece.names.gguf, bytes);
@@ -91,7 +91,7 @@ class GgufExporter {
     for (const Piece& piece : parameter.pieces) {
       const std::int64_t rows = piece.shape[0];
       std::vector<std::byte> bytes(static_cast<std::size_t>(rows * blocks * kGgmlNvfp4Bytes));
-      parallel_for(rows, [&](std::int64_t row) {
+      cpu_.threads().parallel_for(rows, [&](std::int64_t row) {
         const std::int64_t from = piece.first_row + gguf_source_row(piece, model_, row);
         const std::byte* codes = weight.code_rows(from, 1).data();
         const std::byte* scales = weight.scale_rows(from, 1).data();

@@ -15,7 +15,7 @@ class Nvfp4Encoder final : public PieceEncoder {
  public:
   Nvfp4Encoder(ServingFormat format, DType dense, const Nvfp4Plan& plan, const InputAmax& input_amax,
                Backend& cpu)
-      : format_(format), dense_(dense), plan_(plan), input_amax_(input_amax), cpu_(cpu) {}
+      : format_(format), dense_(cpu.threads(), dense), plan_(plan), input_amax_(input_amax), cpu_(cpu) {}
 
   std::vector<TensorDeclaration> declare(const MappedParameter& parameter) const override {
     if (plan_.find(parameter) == nullptr) return dense_.declare(parameter);

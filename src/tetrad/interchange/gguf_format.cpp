@@ -32,7 +32,7 @@ std::uint64_t gguf_tensor_bytes(std::string_view where, const GgufTensor& tensor
   if (elements && width > 0) bytes = checked_mul(*elements, width);
   if (elements && width == 0) {
     TETRAD_CHECK(!tensor.shape.empty() && tensor.shape.back() % kGgmlNvfp4Values == 0,
-                 "{}: the rows of {} are no multiple of 64 values, which NVFP4 has in a block: {}", where,
+                 "{}: the rows of {} are not a multiple of 64 values, the block of NVFP4 in GGUF: {}", where,
                  quoted_name(tensor.name), kGgufDamaged);
     bytes = checked_mul(*elements / kGgmlNvfp4Values, kGgmlNvfp4Bytes);
   }

@@ -96,7 +96,7 @@ RopeConfig read_rope(const Metadata& metadata, std::int64_t head_dim) {
   const auto* type = metadata.find<std::string>("rope.scaling.type");
   const auto* rotated = metadata.find<std::uint32_t>("rope.dimension_count");
   TETRAD_CHECK((type == nullptr || *type == "none") && (rotated == nullptr || *rotated == head_dim),
-               "{}: its positions are scaled ({}) or turn a part of each head ({} of {}), which is not "
+               "{}: its positions are scaled ({}) or rotate a part of each head ({} of {}), which is not "
                "supported",
                metadata.where(), type == nullptr ? "no" : quoted_name(*type),
                rotated == nullptr ? 0 : *rotated, head_dim);
@@ -207,7 +207,7 @@ GgufDescription read_gguf_description(const GgufHeader& header) {
   const Metadata metadata(header, *kind);
   constexpr std::int64_t kMaxLayers = 2048;
   const std::int64_t layers = metadata.whole("block_count");
-  TETRAD_CHECK(layers >= 1 && layers <= kMaxLayers, "{}: block_count is {}: it must lie between 1 and {}",
+  TETRAD_CHECK(layers >= 1 && layers <= kMaxLayers, "{}: block_count is {}: it must be from 1 to {}",
                header.where, layers, kMaxLayers);
   GgufDescription result;
   ModelConfig& model = result.model;
@@ -225,7 +225,7 @@ GgufDescription read_gguf_description(const GgufHeader& header) {
     read_nemotron_h(model, layers, metadata);
   const GgufTensor* embedding = header.find_tensor("token_embd.weight");
   TETRAD_CHECK(embedding != nullptr && embedding->shape.size() == 2,
-               "{}: token_embd.weight is missing, or no matrix: export the file again", header.where);
+               "{}: token_embd.weight is missing or not a matrix: export the file again", header.where);
   model.vocab = embedding->shape[0];
   const auto* name = header.find<std::string>("general.name");
   if (name != nullptr && !name->empty() && name->size() <= kMaxName && is_printable(*name))

@@ -69,11 +69,11 @@ void GgufPieceSource::read(const Piece& piece, std::span<float> out) const {
 void GgufPieceSource::decode(const GgufTensor& tensor, std::span<float> out) const {
   switch (tensor.type) {
     case GgmlType::f32:
-      return decode_values(DType::f32, file_.bytes(tensor.name), out);
+      return decode_values(threads_, DType::f32, file_.bytes(tensor.name), out);
     case GgmlType::f16:
-      return decode_values(DType::f16, file_.bytes(tensor.name), out);
+      return decode_values(threads_, DType::f16, file_.bytes(tensor.name), out);
     case GgmlType::bf16:
-      return decode_values(DType::bf16, file_.bytes(tensor.name), out);
+      return decode_values(threads_, DType::bf16, file_.bytes(tensor.name), out);
     case GgmlType::nvfp4:
       return decode_blocks(tensor, out);
   }
@@ -86,11 +86,11 @@ void GgufPieceSource::decode_blocks(const GgufTensor& tensor, std::span<float> o
   std::vector<std::byte> codes(out.size() / 2);
   std::vector<std::byte> scales(out.size() / nvfp4::kBlock);
   const std::byte* blocks = file_.bytes(tensor.name).data();
-  parallel_for(static_cast<std::int64_t>(out.size()) / kGgmlNvfp4Values, [&](std::int64_t block) {
+  threads_.parallel_for(static_cast<std::int64_t>(out.size()) / kGgmlNvfp4Values, [&](std::int64_t block) {
     unpack_ggml_block(blocks + block * kGgmlNvfp4Bytes, codes.data() + block * kGgmlNvfp4Values / 2,
                       scales.data() + block * kGgmlNvfp4Values / nvfp4::kBlock);
   });
-  decode_nvfp4(codes, scales, scale, out);
+  decode_nvfp4(threads_, codes, scales, scale, out);
 }
 
 }  // namespace tetrad

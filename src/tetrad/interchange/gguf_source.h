@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/interchange/gguf_model.h"
 #include "tetrad/interchange/piece_source.h"
 
@@ -12,8 +13,8 @@ namespace tetrad {
 class GgufPieceSource final : public PieceSource {
  public:
   /// `model` is what the file describes; it must outlive this object, as the file must.
-  GgufPieceSource(const GgufFile& file, const ModelConfig& model)
-      : file_(file), header_(file.header()), model_(model) {}
+  GgufPieceSource(Threads& threads, const GgufFile& file, const ModelConfig& model)
+      : threads_(threads), file_(file), header_(file.header()), model_(model) {}
 
   void claim(const Piece& piece) override;
   bool claim_copy(const Piece& /*copy*/) override { return false; }  // without output.weight it is tied
@@ -24,6 +25,7 @@ class GgufPieceSource final : public PieceSource {
   void decode(const GgufTensor& tensor, std::span<float> out) const;
   void decode_blocks(const GgufTensor& tensor, std::span<float> out) const;
 
+  Threads& threads_;
   const GgufFile& file_;
   const GgufHeader& header_;
   const ModelConfig& model_;

@@ -182,23 +182,24 @@ ImportSummary write_checkpoint(ImportedModel model, PieceSource& source, const f
 
 }  // namespace
 
-ImportSummary import_checkpoint(const fs::path& from, const fs::path& out, const ImportOptions& options) {
+ImportSummary import_checkpoint(Threads& threads, const fs::path& from, const fs::path& out,
+                                const ImportOptions& options) {
   const CheckpointEntry entry = parse_entry(out.has_filename() ? out : out.parent_path());
   TETRAD_CHECK(entry.step <= 0, "an import is step 0, but {:?} is the name of another: choose another name",
                out.native());
   std::error_code ignored;
   if (!fs::is_directory(from, ignored)) {
     TETRAD_CHECK(fs::exists(from, ignored),
-                 "{:?} is not there: name a folder with config.json and safetensors, or a GGUF file",
+                 "{:?} does not exist: name a folder with config.json and safetensors, or a GGUF file",
                  from.native());
     const GgufFile file(from);
     const ImportedModel model = read_gguf_model(file.header());
-    GgufPieceSource source(file, model.config.model);
+    GgufPieceSource source(threads, file, model.config.model);
     return write_checkpoint(model, source, out, options);
   }
   TETRAD_CHECK(fs::exists(from / "config.json", ignored),
                "{:?} has no config.json: name the folder of a Hugging Face model", from.native());
-  HfPieceSource source(from);
+  HfPieceSource source(threads, from);
   return write_checkpoint(read_hf_description(from), source, out, options);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/interchange/output_folder.h"
 
 namespace tetrad {
@@ -28,7 +29,7 @@ struct ImportSummary {
 /// may be BF16, F16, F32 or NVFP4 as ModelOpt and compressed-tensors store it; or a GGUF file. Writes a
 /// folder with all that a checkpoint has but the optimizer's state. Throws Error (bad input) that says what
 /// does not fit.
-ImportSummary import_checkpoint(const std::filesystem::path& from, const std::filesystem::path& out,
-                                const ImportOptions& options);
+ImportSummary import_checkpoint(Threads& threads, const std::filesystem::path& from,
+                                const std::filesystem::path& out, const ImportOptions& options);
 
 }  // namespace tetrad

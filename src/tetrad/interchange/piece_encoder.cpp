@@ -35,7 +35,7 @@ void DenseEncoder::write(const MappedParameter& parameter, std::span<const float
   for (const Piece& piece : parameter.pieces) {
     const std::span<const float> rows = rows_of(parameter, piece, values);
     bytes.resize(rows.size() * static_cast<std::size_t>(bits_of(dtype)) / 8);
-    TETRAD_CHECK(encode_values(rows, dtype, bytes),
+    TETRAD_CHECK(encode_values(threads_, rows, dtype, bytes),
                  "{} holds values that are too large for {}: export with --dtype bf16 or f32", parameter.name,
                  name_of(dtype));
     out.write(piece.names.hf, bytes);

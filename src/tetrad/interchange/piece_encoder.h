@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/interchange/sharded_writer.h"
 #include "tetrad/interchange/tensor_map.h"
 
@@ -27,7 +28,7 @@ class PieceEncoder {
 /// errors in them add up along a sequence.
 class DenseEncoder final : public PieceEncoder {
  public:
-  explicit DenseEncoder(DType dtype) : dtype_(dtype) {}
+  DenseEncoder(Threads& threads, DType dtype) : threads_(threads), dtype_(dtype) {}
 
   std::vector<TensorDeclaration> declare(const MappedParameter& parameter) const override;
   /// Throws Error (bad input) if a value is too large for the element type.
@@ -36,6 +37,7 @@ class DenseEncoder final : public PieceEncoder {
  private:
   DType dtype_of(const MappedParameter& parameter) const;
 
+  Threads& threads_;
   DType dtype_;
 };
 

@@ -28,7 +28,8 @@ bool is_ignored(std::string_view name) {
 
 }  // namespace
 
-HfPieceSource::HfPieceSource(const std::filesystem::path& folder) : folder_(folder) {
+HfPieceSource::HfPieceSource(Threads& threads, const std::filesystem::path& folder)
+    : threads_(threads), folder_(folder) {
   renamed_ = folder_.find("backbone.embeddings.weight") == nullptr &&
              folder_.find("model.embeddings.weight") != nullptr;
 }
@@ -98,7 +99,7 @@ void HfPieceSource::read(const Piece& piece, std::span<float> out) const {
   if (const ServingNames* names = nvfp4_names(piece))
     read_nvfp4(module_of(name), *names, out);
   else
-    decode_values(folder_.find(name)->dtype, folder_.bytes(name), out);
+    decode_values(threads_, folder_.find(name)->dtype, folder_.bytes(name), out);
   const auto bad = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
   TETRAD_CHECK(bad == out.end(),
                "{}: the tensor {} holds a value that is not finite (element {}): fetch the model again, or "
@@ -116,7 +117,7 @@ void HfPieceSource::read_nvfp4(const std::string& module, const ServingNames& na
   TETRAD_CHECK(std::isfinite(scale) && scale > 0,
                "{}: {}{} is {}, and must be above 0: fetch or export the model again", folder_.where(),
                module, names.weight_scale, scale);
-  decode_nvfp4(bytes(names.codes), bytes(kBlockScales), names.divides ? 1.0f / scale : scale, out);
+  decode_nvfp4(threads_, bytes(names.codes), bytes(kBlockScales), names.divides ? 1.0f / scale : scale, out);
 }
 
 }  // namespace tetrad

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/interchange/serving_names.h"
 #include "tetrad/interchange/tensor_folder.h"
 #include "tetrad/interchange/tensor_map.h"
@@ -37,7 +38,7 @@ class PieceSource {
 /// tensors.
 class HfPieceSource final : public PieceSource {
  public:
-  explicit HfPieceSource(const std::filesystem::path& folder);
+  HfPieceSource(Threads& threads, const std::filesystem::path& folder);
 
   void claim(const Piece& piece) override;
   bool claim_copy(const Piece& copy) override;
@@ -53,6 +54,7 @@ class HfPieceSource final : public PieceSource {
   void take_scalar(const std::string& name);
   void read_nvfp4(const std::string& module, const ServingNames& names, std::span<float> out) const;
 
+  Threads& threads_;
   TensorFolder folder_;
   bool renamed_ = false;
   std::set<std::string, std::less<>> claimed_;

@@ -21,17 +21,18 @@ constexpr std::int64_t kPiece = 1 << 16;  //!< elements
 
 /// use(first, count) for all pieces of `size` elements, in parallel.
 template <typename Use>
-void in_pieces(std::size_t size, const Use& use) {
+void in_pieces(Threads& threads, std::size_t size, const Use& use) {
   const auto total = static_cast<std::int64_t>(size);
-  parallel_for(ceil_div(total, kPiece), [&](std::int64_t piece) {
+  threads.parallel_for(ceil_div(total, kPiece), [&](std::int64_t piece) {
     const std::int64_t first = piece * kPiece;
     use(static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(kPiece, total - first)));
   });
 }
 
 template <typename Word, typename Decode>
-void decode_words(std::span<const std::byte> bytes, std::span<float> out, const Decode& decode) {
-  in_pieces(out.size(), [&](std::size_t first, std::size_t count) {
+void decode_words(Threads& threads, std::span<const std::byte> bytes, std::span<float> out,
+                  const Decode& decode) {
+  in_pieces(threads, out.size(), [&](std::size_t first, std::size_t count) {
     for (std::size_t i = first; i < first + count; ++i) {
       Word word;
       std::memcpy(&word, bytes.data() + i * sizeof(Word), sizeof(Word));
@@ -41,9 +42,10 @@ void decode_words(std::span<const std::byte> bytes, std::span<float> out, const 
 }
 
 template <typename Word, typename Encode>
-bool encode_words(std::span<const float> values, std::span<std::byte> out, const Encode& encode) {
+bool encode_words(Threads& threads, std::span<const float> values, std::span<std::byte> out,
+                  const Encode& encode) {
   std::atomic<bool> good = true;
-  in_pieces(values.size(), [&](std::size_t first, std::size_t count) {
+  in_pieces(threads, values.size(), [&](std::size_t first, std::size_t count) {
     bool all = true;
     for (std::size_t i = first; i < first + count; ++i) {
       const auto [word, is_finite] = encode(values[i]);
@@ -81,34 +83,36 @@ bool is_float_weight(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-void decode_values(DType dtype, std::span<const std::byte> bytes, std::span<float> out) {
+void decode_values(Threads& threads, DType dtype, std::span<const std::byte> bytes, std::span<float> out) {
   switch (dtype) {
     case DType::f32:
       std::memcpy(out.data(), bytes.data(), out.size_bytes());
       return;
     case DType::bf16:
-      return decode_words<std::uint16_t>(bytes, out, [](std::uint16_t word) { return Bf16{word}.to_f32(); });
+      return decode_words<std::uint16_t>(threads, bytes, out,
+                                         [](std::uint16_t word) { return Bf16{word}.to_f32(); });
     case DType::f16:
-      return decode_words<std::uint16_t>(bytes, out, [](std::uint16_t word) { return F16::decode(word); });
+      return decode_words<std::uint16_t>(threads, bytes, out,
+                                         [](std::uint16_t word) { return F16::decode(word); });
     default:
       unknown(dtype);
   }
 }
 
-bool encode_values(std::span<const float> values, DType dtype, std::span<std::byte> out) {
+bool encode_values(Threads& threads, std::span<const float> values, DType dtype, std::span<std::byte> out) {
   switch (dtype) {
     case DType::f32:
-      return encode_words<float>(values, out, [](float value) {
+      return encode_words<float>(threads, values, out, [](float value) {
         return Encoded<float>{value, std::isfinite(value)};
       });
     case DType::bf16:
-      return encode_words<std::uint16_t>(values, out, [](float value) {
+      return encode_words<std::uint16_t>(threads, values, out, [](float value) {
         const Bf16 rounded = Bf16::from_f32(value);
         return Encoded<std::uint16_t>{rounded.bits, std::isfinite(rounded.to_f32())};
       });
     case DType::f16:
       // The cast saturates; what would have become infinite must not become 65504 unnoticed.
-      return encode_words<std::uint16_t>(values, out, [](float value) {
+      return encode_words<std::uint16_t>(threads, values, out, [](float value) {
         constexpr float kFirstInfinite = 65520.0f;
         return Encoded<std::uint16_t>{static_cast<std::uint16_t>(F16::encode(value)),
                                       std::fabs(value) < kFirstInfinite};
@@ -118,9 +122,9 @@ bool encode_values(std::span<const float> values, DType dtype, std::span<std::by
   }
 }
 
-void decode_nvfp4(std::span<const std::byte> codes, std::span<const std::byte> scales, float scale,
-                  std::span<float> out) {
-  in_pieces(out.size(), [&](std::size_t first, std::size_t count) {
+void decode_nvfp4(Threads& threads, std::span<const std::byte> codes, std::span<const std::byte> scales,
+                  float scale, std::span<float> out) {
+  in_pieces(threads, out.size(), [&](std::size_t first, std::size_t count) {
     for (std::size_t i = first; i < first + count; ++i) {
       const std::uint32_t code = code_at(codes.data(), static_cast<std::int64_t>(i));
       const auto byte = std::to_integer<std::uint32_t>(scales[i / nvfp4::kBlock]);

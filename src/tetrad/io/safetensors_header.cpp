@@ -144,7 +144,7 @@ bool HeaderReader::key(string_t& key) {
     shape_.clear();
     offsets_.clear();
     if (name_ == kSafetensorsMetadataKey && std::exchange(has_metadata_, true))
-      damaged(fmt::format("{} is there twice", kSafetensorsMetadataKey));
+      damaged(fmt::format("{} occurs twice", kSafetensorsMetadataKey));
   }
   return true;
 }
@@ -239,7 +239,7 @@ void index_names(SafetensorsHeader& header, const std::string& name) {
   std::ranges::sort(header.by_name, {}, name_at);
   const auto twin = std::ranges::adjacent_find(header.by_name, {}, name_at);
   if (twin != header.by_name.end())
-    fail("{}: tensor {} is there twice; {}", name, quoted_name(name_at(*twin)), kDamaged);
+    fail("{}: tensor {} occurs twice; {}", name, quoted_name(name_at(*twin)), kDamaged);
 }
 
 /// The tensors must follow each other without holes or overlaps and fill the data section.

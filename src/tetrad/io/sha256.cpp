@@ -6,12 +6,16 @@
 #include <algorithm>
 #include <bit>
 
-#ifdef __SHA__
+#ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
 namespace tetrad {
 namespace {
+
+using State = std::array<std::uint32_t, 8>;
+constexpr std::size_t kBlock = 64;
 
 /// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 alignas(16) constexpr std::array<std::uint32_t, 64> kRound = {
@@ -24,13 +28,21 @@ alignas(16) constexpr std::array<std::uint32_t, 64> kRound = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-}  // namespace
+#ifdef __x86_64__
 
-#ifdef __SHA__
+/// Whether the processor has the SHA instructions (and SSE4.1, which they come with).
+bool has_sha_instructions() {
+  unsigned int a = 0;
+  unsigned int b = 0;
+  unsigned int c = 0;
+  unsigned int d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & bit_SHA) != 0 &&
+         __builtin_cpu_supports("sse4.1") != 0;
+}
 
 // The instructions keep the eight state words as (a, b, e, f) and (c, d, g, h), highest lane first, and do
 // two rounds at a time; four registers hold the last sixteen words of the message schedule.
-void Sha256::compress(State& state, std::span<const std::byte> blocks) {
+[[gnu::target("sha,sse4.1")]] void compress_with_instructions(State& state, std::span<const std::byte> blocks) {
   const auto load = [](const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); };
   const __m128i big_endian = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
   using Lanes [[gnu::vector_size(16)]] = std::uint32_t;
@@ -80,9 +92,9 @@ void Sha256::compress(State& state, std::span<const std::byte> blocks) {
            lane(abef, 1), lane(abef, 0), lane(cdgh, 1), lane(cdgh, 0)};
 }
 
-#else
+#endif
 
-void Sha256::compress(State& state, std::span<const std::byte> blocks) {
+void compress_plainly(State& state, std::span<const std::byte> blocks) {
   using std::rotr;
   for (; !blocks.empty(); blocks = blocks.subspan(kBlock)) {
     std::array<std::uint32_t, 64> w;
@@ -116,7 +128,15 @@ void Sha256::compress(State& state, std::span<const std::byte> blocks) {
   }
 }
 
+void compress(State& state, std::span<const std::byte> blocks) {
+#ifdef __x86_64__
+  static const bool has_instructions = has_sha_instructions();
+  if (has_instructions) return compress_with_instructions(state, blocks);
 #endif
+  compress_plainly(state, blocks);
+}
+
+}  // namespace
 
 void Sha256::update(std::span<const std::byte> bytes) {
   const std::size_t taken = size_ % kBlock;

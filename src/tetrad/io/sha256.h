@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// SHA-256 (FIPS 180-4), incremental. Uses the processor's SHA instructions where the build targets them.
+// SHA-256 (FIPS 180-4), incremental. Uses the processor's SHA instructions where it has them.
 
 #include <array>
 #include <cstddef>
@@ -20,14 +20,9 @@ class Sha256 {
   std::string hex() const;
 
  private:
-  static constexpr std::size_t kBlock = 64;
-  using State = std::array<std::uint32_t, 8>;
-
-  static void compress(State& state, std::span<const std::byte> blocks);
-
-  State state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+  std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<std::byte, kBlock> pending_{};  //!< The first size_ % kBlock are taken.
+  std::array<std::byte, 64> pending_{};  //!< The first size_ % 64 are taken.
   std::uint64_t size_ = 0;
 };
 

@@ -87,7 +87,7 @@ std::vector<Linear*> Decoder::linears() {
 
 void Decoder::initialize(std::uint64_t seed) {
   for (const auto& parameter : parameters_) {
-    const std::vector<float> values = initial_values(*parameter, config_, seed);
+    const std::vector<float> values = initial_values(backend_.threads(), *parameter, config_, seed);
     backend_.upload(std::as_bytes(std::span(values)), parameter->value.bytes());
   }
   weights_changed();

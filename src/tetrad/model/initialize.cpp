@@ -23,13 +23,14 @@ double uniform(std::uint32_t word) { return (static_cast<double>(word) + 0.5) / 
 
 /// value(words) for the Philox words of each element.
 template <typename Value>
-std::vector<float> fill(const Parameter& parameter, std::uint64_t seed, const Value& value) {
+std::vector<float> fill(Threads& threads, const Parameter& parameter, std::uint64_t seed,
+                        const Value& value) {
   constexpr std::int64_t kPiece = 1 << 14;
   const std::uint32_t name = hash_of(parameter.name);
   const std::int64_t size = parameter.value.size();
   std::vector<float> values(static_cast<std::size_t>(size));
   float* out = values.data();
-  parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+  threads.parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(size, (piece + 1) * kPiece); ++i) {
       constexpr std::uint32_t kPurpose =
           0x494E4954;  // keeps these bits apart from those of other uses of the seed
@@ -48,12 +49,14 @@ double normal(const PhiloxWords& words) {
 
 }  // namespace
 
-std::vector<float> initial_values(const Parameter& parameter, const ModelConfig& config, std::uint64_t seed) {
+std::vector<float> initial_values(Threads& threads, const Parameter& parameter, const ModelConfig& config,
+                                  std::uint64_t seed) {
   const auto constant = [&](float value) {
     return std::vector<float>(static_cast<std::size_t>(parameter.value.size()), value);
   };
   const auto draw_normal = [&](double deviation) {
-    return fill(parameter, seed, [&](const PhiloxWords& words) { return deviation * normal(words); });
+    return fill(threads, parameter, seed,
+                [&](const PhiloxWords& words) { return deviation * normal(words); });
   };
   switch (parameter.initial) {
     case Initial::ones:
@@ -62,15 +65,15 @@ std::vector<float> initial_values(const Parameter& parameter, const ModelConfig&
       return constant(0);
     case Initial::conv: {
       const double bound = 1 / std::sqrt(static_cast<double>(config.mamba.conv));
-      return fill(parameter, seed,
+      return fill(threads, parameter, seed,
                   [&](const PhiloxWords& words) { return bound * (2 * uniform(words[0]) - 1); });
     }
     case Initial::decay:
-      return fill(parameter, seed,
+      return fill(threads, parameter, seed,
                   [](const PhiloxWords& words) { return std::log(1 + 15 * uniform(words[0])); });
     case Initial::time_step:
       // softplus(bias) is log-uniform between these: time constants of tens to a thousand tokens
-      return fill(parameter, seed, [](const PhiloxWords& words) {
+      return fill(threads, parameter, seed, [](const PhiloxWords& words) {
         constexpr double kShortest = 0.001;
         constexpr double kLongest = 0.1;
         const double dt = kShortest * std::pow(kLongest / kShortest, uniform(words[0]));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/model/config.h"
 #include "tetrad/model/parameter.h"
 
@@ -13,6 +14,7 @@ namespace tetrad {
 
 /// Matrices are normal with config.init_std, those that write to the residual stream divided by sqrt(number
 /// of blocks); norms are 1; Mamba-2's own parameters as their authors draw them (docs/architecture.md).
-std::vector<float> initial_values(const Parameter& parameter, const ModelConfig& config, std::uint64_t seed);
+std::vector<float> initial_values(Threads& threads, const Parameter& parameter, const ModelConfig& config,
+                                  std::uint64_t seed);
 
 }  // namespace tetrad

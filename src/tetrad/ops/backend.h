@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tetrad/core/tensor.h"
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/adamw.h"
 #include "tetrad/ops/attention.h"
@@ -40,6 +41,9 @@ struct Property {
   std::string value;
 };
 
+/// A context: hardware, memory, and everything that operations keep between calls. There may be several in a
+/// process, on the same hardware or not, and they know nothing of each other; each is used by one thread at a
+/// time.
 class Backend {
  public:
   Backend() = default;
@@ -52,6 +56,12 @@ class Backend {
   virtual std::vector<Property> properties() const = 0;
   /// Which kernel serves each operation.
   virtual std::vector<Property> kernels() const = 0;
+  /// What the bits of results depend on besides what the operations are given (docs/numerics.md): where all
+  /// of it is the same, so are they.
+  virtual std::vector<Property> bits_depend_on() const { return {{"backend", std::string(name())}}; }
+
+  /// For work on the program's side that belongs to this context. Idle while an operation runs.
+  virtual Threads& threads() = 0;
 
   /// Memory that the operations below can use, and that nobody else may touch: it may be a device's. Every
   /// pointer of an operation points into such memory, except where its header says otherwise.
@@ -148,22 +158,22 @@ class Backend {
 };
 
 struct CpuOptions {
-  int threads = 0;
-  std::string instruction_set;
+  int threads = 0;              //!< 0: default_thread_count()
+  std::string instruction_set;  //!< empty: TETRAD_CPU, or the best that this processor has
 };
+
+/// The CPU: always there.
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
 
 struct CudaOptions {
   int device = 0;
   void* stream = nullptr;  //!< a cudaStream_t; null: one of its own
+  int threads = 0;         //!< of the host; 0: default_thread_count()
   bool tune = true;        //!< false: no kernels are timed, for use inside other frameworks
 };
+
+/// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA. Not to be
+/// kept in a static object: when those are destroyed, CUDA's libraries may be gone.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
-
-/// The CPU: always there.
-Backend& cpu_backend();
-
-/// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA.
-Backend& cuda_backend();
 
 }  // namespace tetrad

@@ -303,15 +303,16 @@ void Engine::compute(const Group& group) {
   const auto vocab = static_cast<std::size_t>(decoder_.config().vocab);
   std::mutex failures;
   decoder_.extend(pass_, reads, [&](std::int64_t first, std::span<const float> logits) {
-    parallel_for(static_cast<std::int64_t>(logits.size() / vocab), [&](std::int64_t i) {
-      const Row& row = wanted[static_cast<std::size_t>(first + i)];
-      try {
-        take(*row.sequence, row.token, logits.subspan(static_cast<std::size_t>(i) * vocab, vocab));
-      } catch (const std::exception& exception) {
-        const std::lock_guard lock(failures);
-        row.sequence->failure = EngineError{EngineError::Kind::failed, exception.what()};
-      }
-    });
+    decoder_.backend().threads().parallel_for(
+        static_cast<std::int64_t>(logits.size() / vocab), [&](std::int64_t i) {
+          const Row& row = wanted[static_cast<std::size_t>(first + i)];
+          try {
+            take(*row.sequence, row.token, logits.subspan(static_cast<std::size_t>(i) * vocab, vocab));
+          } catch (const std::exception& exception) {
+            const std::lock_guard lock(failures);
+            row.sequence->failure = EngineError{EngineError::Kind::failed, exception.what()};
+          }
+        });
   });
 }
 

@@ -75,7 +75,7 @@ void BpeTokenizer::index_tokens(std::string_view where) {
       by_text_.emplace_back(definition_.tokens[id], static_cast<std::int32_t>(id));
   std::ranges::sort(by_text_);
   const auto twin = std::ranges::adjacent_find(by_text_, {}, [](const auto& entry) { return entry.first; });
-  if (twin != by_text_.end()) fail("{}: the token {} is there twice; remove one", where, shown(twin->first));
+  if (twin != by_text_.end()) fail("{}: the token {} occurs twice; remove one", where, shown(twin->first));
 
   byte_ids_.fill(-1);
   for (const auto& [token, id] : by_text_)
@@ -115,7 +115,7 @@ void BpeTokenizer::index_merges(std::string_view where) {
     TETRAD_CHECK(result != nullptr, "{}: merge {} yields {}, which is not in the vocabulary", where, rank,
                  shown(joined));
     TETRAD_CHECK(merges_.insert(left, right, {static_cast<std::uint32_t>(rank), *result}),
-                 "{}: merge {}, of {} and {}, is there twice", where, rank, shown(token_of(left)),
+                 "{}: merge {}, of {} and {}, occurs twice", where, rank, shown(token_of(left)),
                  shown(token_of(right)));
   }
 }

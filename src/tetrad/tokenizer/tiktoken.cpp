@@ -104,7 +104,7 @@ std::vector<std::string> parse_ranks(std::string_view text, std::string_view whe
     TETRAD_CHECK(error == std::errc() && stop == last && rank >= 0 && rank <= max_rank,
                  "{}: the rank of line {} is not a whole number from 0 to {}", where, line, max_rank);
     if (std::ssize(tokens) <= rank) tokens.resize(static_cast<std::size_t>(rank) + 1);
-    TETRAD_CHECK(tokens[static_cast<std::size_t>(rank)].empty(), "{}: the rank {} is there twice (line {})",
+    TETRAD_CHECK(tokens[static_cast<std::size_t>(rank)].empty(), "{}: the rank {} occurs twice (line {})",
                  where, rank, line);
     tokens[static_cast<std::size_t>(rank)] = std::move(token);
   }
@@ -181,7 +181,7 @@ std::optional<TiktokenSpec> tiktoken_spec(const std::string& spec) {
     if (!encoding.file.empty() && path.filename() == encoding.file)
       return TiktokenSpec{std::string(encoding.name), spec};
   TETRAD_CHECK(path.extension() != ".tiktoken" && path.extension() != ".model",
-               "{:?} does not say which encoding it is of: write ENCODING:FILE with one of {}, or use a "
+               "{:?} does not say its encoding: write ENCODING:FILE with one of {}, or use a "
                "tokenizer.json",
                spec, encoding_names());
   return std::nullopt;

@@ -96,7 +96,7 @@ class Reader {
           member_of(entry, "id"), fmt::format("{}: the id of the added token {}", where_, quoted_name(text)),
           0, max_id_));
       if (!contents.insert(text).second)
-        refuse(fmt::format("the added token {} is there twice", quoted_name(text)));
+        refuse(fmt::format("the added token {} occurs twice", quoted_name(text)));
       const auto known = ids_.find(text);
       const std::int64_t expected = known != ids_.end() ? known->second : next;
       if (id != expected)

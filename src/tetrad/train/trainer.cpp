@@ -36,11 +36,12 @@ MemoryCase memory_case(const Config& config) {
           .telemetry = train.telemetry_every > 0};
 }
 
-Dataset open_dataset(const Config& config) {
-  return Dataset(config.data, {.sequence = config.train.sequence,
-                               .vocab = config.model.vocab,
-                               .samples = step_count(config.train) * config.train.batch,
-                               .seed = config.train.seed});
+Dataset open_dataset(Threads& threads, const Config& config) {
+  return Dataset(threads, config.data,
+                 {.sequence = config.train.sequence,
+                  .vocab = config.model.vocab,
+                  .samples = step_count(config.train) * config.train.batch,
+                  .seed = config.train.seed});
 }
 
 Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
@@ -66,6 +67,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
   state_.tokenizer_hash = dataset_.tokenizer_hash();
   state_.build = std::move(build);
+  for (const auto& [name, value] : decoder_.backend().bits_depend_on()) state_.bits_depend_on[name] = value;
 }
 
 void Trainer::start() {
@@ -122,8 +124,27 @@ std::optional<FoundCheckpoint> Trainer::newest_checkpoint() {
   return found;
 }
 
+/// Names what differs from the run so far, if anything.
+void Trainer::warn_of_other_bits(const std::map<std::string, std::string>& before,
+                                 const std::map<std::string, std::string>& now) {
+  std::vector<std::string> differences;
+  const auto value_in = [](const std::map<std::string, std::string>& properties, const std::string& name) {
+    const auto found = properties.find(name);
+    return found == properties.end() ? std::string("none") : found->second;
+  };
+  std::map<std::string, std::string> names = before;
+  names.insert(now.begin(), now.end());
+  for (const auto& [name, ignored] : names)
+    if (value_in(before, name) != value_in(now, name))
+      differences.push_back(fmt::format("{}: {} before, {} now", name, value_in(before, name), value_in(now, name)));
+  if (!differences.empty())
+    log_.say("warning: results may differ in their last bits from a run that was never stopped ({})",
+             fmt::join(differences, "; "));
+}
+
 void Trainer::load(const FoundCheckpoint& checkpoint) {
   const std::string build = state_.build;
+  const std::map<std::string, std::string> bits_depend_on = state_.bits_depend_on;
   state_ = load_snapshot(checkpoint.path, decoder_, optimizer_);
   TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one this run began with ({})",
@@ -132,6 +153,8 @@ void Trainer::load(const FoundCheckpoint& checkpoint) {
     log_.say("the checkpoint is of build {}, this program is {}: results may differ in their last bits",
              state_.build, build);
   state_.build = build;
+  if (!state_.bits_depend_on.empty()) warn_of_other_bits(state_.bits_depend_on, bits_depend_on);
+  state_.bits_depend_on = bits_depend_on;
   try {
     dataset_.restore(state_.data);
     watch_.restore(state_.loss_watch);

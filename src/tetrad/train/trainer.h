@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +36,7 @@ std::int64_t step_count(const TrainConfig& config);
 MemoryCase memory_case(const Config& config);
 
 /// The data of a run, checked: opening it reads every token once.
-Dataset open_dataset(const Config& config);
+Dataset open_dataset(Threads& threads, const Config& config);
 
 class Trainer {
  public:
@@ -85,6 +86,8 @@ class Trainer {
   void evaluate();
   /// A failure is reported and the run goes on, unless `must_succeed`.
   void save(bool must_succeed);
+  void warn_of_other_bits(const std::map<std::string, std::string>& before,
+                          const std::map<std::string, std::string>& now);
   void load(const FoundCheckpoint& checkpoint);
   std::optional<FoundCheckpoint> newest_checkpoint();
   Pass make_pass(std::int64_t microbatch) const;

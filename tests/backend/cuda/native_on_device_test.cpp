@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "oracle/inputs.h"
+#include "support/cpu.h"
 #include "support/quantized_layout.h"
 #include "tetrad/backend/cpu/decode.h"
-#include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
 #include "tetrad/backend/cuda/gemm/scaled_operand.h"
@@ -24,9 +24,11 @@ namespace {
 using tetrad::testing::swizzle_scales;
 using tetrad::testing::transposed;
 
+using tetrad::testing::cpu_backend;
+
 Device& device() {
-  static Device instance;
-  return instance;
+  static auto* const instance = new Device;  // never destroyed: then the libraries of CUDA may be gone
+  return *instance;
 }
 
 Buffer uploaded(const Buffer& host) {
@@ -50,7 +52,8 @@ QuantizedTensor uploaded(const QuantizedTensor& host) {
 QuantizedTensor quantized(std::int64_t rows, std::int64_t cols, const QuantSpec& spec, CodeOrder order) {
   const std::vector<float> x = oracle::make_input("gaussian", rows, cols);
   QuantizedTensor tensor;
-  cpu::quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none}, tensor);
+  cpu_backend().quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none},
+                         tensor);
   return tensor;
 }
 

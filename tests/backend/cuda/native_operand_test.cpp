@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "oracle/inputs.h"
+#include "support/cpu.h"
 #include "support/quantized_layout.h"
-#include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cuda/common/transposed_tile.cuh"
 #include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/backend/cuda/gemm/nvfp4_swizzled_scales.cuh"
@@ -20,6 +20,8 @@ namespace {
 
 using tetrad::testing::swizzle_scales;
 using tetrad::testing::transposed;
+
+using tetrad::testing::cpu_backend;
 
 constexpr int kAmpere = 8;
 constexpr int kHopper = 9;
@@ -100,7 +102,8 @@ TEST(NativeOutput, BeginsAndGoesOnAtSixteenBytes) {
 QuantizedTensor quantized(std::int64_t rows, std::int64_t cols, const QuantSpec& spec, CodeOrder order) {
   const std::vector<float> x = oracle::make_input("gaussian", rows, cols);
   QuantizedTensor tensor;
-  cpu::quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none}, tensor);
+  cpu_backend().quantize(view_of(x.data(), rows, cols), spec, {.order = order, .telemetry = Telemetry::none},
+                         tensor);
   return tensor;
 }
 

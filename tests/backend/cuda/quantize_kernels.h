@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "support/cpu.h"
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cuda/quantize/problem.h"
 

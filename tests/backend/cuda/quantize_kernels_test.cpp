@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "oracle/inputs.h"
+#include "support/cpu.h"
 #include "support/quant_cases.h"
-#include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cuda/quantize/decode_group.cuh"
 #include "tetrad/backend/cuda/quantize/dispatch.cuh"
 #include "tetrad/backend/cuda/quantize/generic_run.cuh"
@@ -32,6 +32,7 @@ using testing::operand_of;
 using testing::options_of;
 using testing::prepare;
 using testing::Result;
+using tetrad::testing::cpu_backend;
 using tetrad::testing::QuantCase;
 
 template <typename Body>
@@ -145,11 +146,7 @@ Result quantize_in_patches(const MatrixView& x, const QuantSpec& spec, const Qua
   return result;
 }
 
-class QuantizeKernels : public ::testing::TestWithParam<QuantCase> {
- protected:
-  QuantizeKernels() { set_thread_count(1); }  // the matrices are too small to share out
-  ~QuantizeKernels() override { set_thread_count(0); }
-};
+class QuantizeKernels : public ::testing::TestWithParam<QuantCase> {};
 
 TEST_P(QuantizeKernels, RunsGiveTheCpusBytes) {
   const QuantSpec& spec = GetParam().spec;
@@ -164,7 +161,7 @@ TEST_P(QuantizeKernels, RunsGiveTheCpusBytes) {
                         transposed);
           const QuantizeOptions options = options_of(order, Form::packed);
           QuantizedTensor expected;
-          const QuantStats stats = cpu::quantize(x.view, spec, options, expected);
+          const QuantStats stats = cpu_backend().quantize(x.view, spec, options, expected);
           const Result actual = quantize_in_runs(x.view, spec, options);
           expect_equal(actual, expected);
           EXPECT_EQ(actual.stats.non_finite, stats.non_finite);
@@ -199,7 +196,7 @@ TEST_P(QuantizeKernels, RunsGiveTheCpusBytesOnOddShapes) {
         QuantizeOptions options = options_of(order, Form::packed);
         options.amax = 3.0f;
         QuantizedTensor expected;
-        cpu::quantize(x.view, spec, options, expected);
+        cpu_backend().quantize(x.view, spec, options, expected);
         expect_equal(quantize_in_runs(x.view, spec, options), expected);
       }
   }
@@ -215,7 +212,7 @@ TEST_P(QuantizeKernels, BlocksInRegistersGiveTheCpusBytes) {
                     DType::bf16, transposed);
       const CodeOrder order = transposed ? CodeOrder::col_major : CodeOrder::row_major;
       QuantizedTensor expected;
-      cpu::quantize(x.view, spec, options_of(order, Form::packed), expected);
+      cpu_backend().quantize(x.view, spec, options_of(order, Form::packed), expected);
       if (!suits_blocks_in_registers(make_problem(x.view, spec, options_of(order, Form::packed), expected)))
         return;
       if (std::isnan(expected.amax)) continue;  // another test's business
@@ -237,7 +234,7 @@ TEST_P(QuantizeKernels, InputThatIsNotFinitePoisons) {
     const Input x(values, kRows, kCols, DType::bf16, true);
     const QuantizeOptions options = options_of(CodeOrder::col_major, Form::packed);
     QuantizedTensor expected;
-    const QuantStats stats = cpu::quantize(x.view, spec, options, expected);
+    const QuantStats stats = cpu_backend().quantize(x.view, spec, options, expected);
     const Result actual = quantize_in_runs(x.view, spec, options);
     expect_equal(actual, expected);
     EXPECT_EQ(actual.stats.non_finite, stats.non_finite);
@@ -272,9 +269,9 @@ TEST_P(QuantizeKernels, DecodeToTheCpusValues) {
   const std::vector<float> x = oracle::make_input("heavy_tailed", kRows, kCols);
   for (const CodeOrder order : {CodeOrder::row_major, CodeOrder::col_major}) {
     QuantizedTensor tensor;
-    cpu::quantize(view_of(x.data(), kRows, kCols), spec, options_of(order, Form::packed), tensor);
+    cpu_backend().quantize(view_of(x.data(), kRows, kCols), spec, options_of(order, Form::packed), tensor);
     std::vector<float> expected(x.size());
-    cpu::dequantize(tensor, mutable_view_of(expected.data(), kRows, kCols));
+    cpu_backend().dequantize(tensor, mutable_view_of(expected.data(), kRows, kCols));
     const DecodeProblem p = decode_problem(tensor);
     with_codec(spec.format, tensor.amax, spec.adaptive, [&]<typename Codec>(const Codec&) {
       for (std::int64_t row = 0; row < kRows; ++row)

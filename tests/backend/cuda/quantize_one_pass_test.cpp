@@ -12,7 +12,7 @@
 
 #include "backend/cuda/quantize_kernels.h"
 #include "oracle/inputs.h"
-#include "tetrad/backend/cpu/quantize.h"
+#include "support/cpu.h"
 #include "tetrad/backend/cuda/quantize/dispatch.cuh"
 #include "tetrad/backend/cuda/quantize/finalize.cuh"
 #include "tetrad/backend/cuda/quantize/fp8_tiles.cuh"
@@ -30,6 +30,7 @@ using testing::Input;
 using testing::options_of;
 using testing::prepare;
 using testing::Result;
+using tetrad::testing::cpu_backend;
 
 /// The kernels of quantize_tiles.cu for 1x128, between their barriers.
 template <bool kRows, Columns kColumns>
@@ -169,7 +170,6 @@ void expect_equal_with_amax(const Result& actual, const QuantizedTensor& expecte
 }
 
 TEST(Fp8Tiles, GiveTheCpusBytes) {
-  set_thread_count(1);
   for (const TileCase& test : tile_cases()) {
     SCOPED_TRACE(test.kind + " " + std::to_string(test.rows) + "x" + std::to_string(test.cols));
     std::vector<float> values = oracle::rounded_to_bf16(oracle::make_input(test.kind, test.rows, test.cols));
@@ -177,20 +177,19 @@ TEST(Fp8Tiles, GiveTheCpusBytes) {
     const Input x(values, test.rows, test.cols, DType::bf16, false);
     const QuantizeOptions row_options = options_of(CodeOrder::row_major, Form::packed);
     QuantizedTensor by_rows;
-    cpu::quantize(x.view, kFp8, row_options, by_rows);
+    cpu_backend().quantize(x.view, kFp8, row_options, by_rows);
     expect_equal_with_amax(quantize_in_tiles(x.view, kFp8, row_options), by_rows);
     for (const CodeOrder order : {CodeOrder::row_major, CodeOrder::col_major}) {
       SCOPED_TRACE(static_cast<int>(order));
       const QuantizeOptions options = options_of(order, Form::packed);
       QuantizedTensor by_columns;
-      cpu::quantize(x.view.transposed(), kFp8, options, by_columns);
+      cpu_backend().quantize(x.view.transposed(), kFp8, options, by_columns);
       expect_equal_with_amax(quantize_in_tiles(x.view.transposed(), kFp8, options), by_columns);
       const auto both = quantize_both_in_tiles(x.view, kFp8, row_options, options);
       expect_equal_with_amax(both[0], by_rows);
       expect_equal_with_amax(both[1], by_columns);
     }
   }
-  set_thread_count(0);
 }
 
 /// Rows need not be a multiple of anything where they are not blocks.
@@ -199,7 +198,7 @@ TEST(Fp8Tiles, TakeAnyNumberOfRows) {
     const Input x(oracle::make_input("outlier", rows, 144), rows, 144, DType::bf16, false);
     const QuantizeOptions options = options_of(CodeOrder::row_major, Form::packed);
     QuantizedTensor expected;
-    cpu::quantize(x.view, kFp8, options, expected);
+    cpu_backend().quantize(x.view, kFp8, options, expected);
     expect_equal_with_amax(quantize_in_tiles(x.view, kFp8, options), expected);
   }
 }
@@ -208,7 +207,7 @@ TEST(Fp8Tiles, TakeAnyNumberOfRows) {
 void expect_mx_blocks_equal(const MatrixView& x, const QuantSpec& spec, CodeOrder order) {
   const QuantizeOptions options = options_of(order, Form::packed);
   QuantizedTensor expected;
-  cpu::quantize(x, spec, options, expected);
+  cpu_backend().quantize(x, spec, options, expected);
   expect_equal_with_amax(quantize_in_mx_blocks(x, spec, options), expected);
   const Result operand = quantize_in_mx_blocks(x, spec, options_of(order, Form::operand));
   if (!std::isnan(expected.amax)) {
@@ -219,7 +218,6 @@ void expect_mx_blocks_equal(const MatrixView& x, const QuantSpec& spec, CodeOrde
 }
 
 TEST(MxBlocks, GiveTheCpusBytes) {
-  set_thread_count(1);
   for (TileCase test : tile_cases()) {
     test.cols = (test.cols + 31) / 32 * 32;  // whole blocks; the rest is for the kernels for everything
     std::vector<float> values = oracle::make_input(test.kind, test.rows, test.cols);
@@ -241,7 +239,6 @@ TEST(MxBlocks, GiveTheCpusBytes) {
           }
       }
   }
-  set_thread_count(0);
 }
 
 TEST(TransposedTile, TransposesBytes) {

@@ -27,11 +27,11 @@ void differentiate_squared_relu(const T* x, const T* dy, T* dx, std::int64_t wid
 
 }  // namespace
 
-void activation(const ActivationForward& op) {
+void activation(Threads& threads, const ActivationForward& op) {
   const std::int64_t width = op.y.cols;
   check(op);
   with_element(op.y.dtype, "activation", [&]<typename T>(T) {
-    parallel_ranges(op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+    parallel_ranges(threads, op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
         const T* x = row_of<T>(op.x, row);
         T* y = row_of<T>(op.y, row);
@@ -49,11 +49,11 @@ void activation(const ActivationForward& op) {
   });
 }
 
-void activation(const ActivationBackward& op) {
+void activation(Threads& threads, const ActivationBackward& op) {
   const std::int64_t width = op.dy.cols;
   check(op);
   with_element(op.dy.dtype, "activation", [&]<typename T>(T) {
-    parallel_ranges(op.dy.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+    parallel_ranges(threads, op.dy.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
         const T* x = row_of<T>(op.x, row);
         const T* dy = row_of<T>(op.dy, row);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/activation.h"
 
 namespace tetrad::cpu {
 
-void activation(const ActivationForward& op);
-void activation(const ActivationBackward& op);
+void activation(Threads& threads, const ActivationForward& op);
+void activation(Threads& threads, const ActivationBackward& op);
 
 }  // namespace tetrad::cpu

@@ -26,7 +26,7 @@ std::vector<Piece> pieces_of(std::span<const AdamWTensor> tensors) {
 
 }  // namespace
 
-void adamw(const AdamWStep& op) {
+void adamw(Threads& threads, const AdamWStep& op) {
   const auto correction = [&](float beta) {
     return static_cast<float>(1.0 /
                               (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(op.step))));
@@ -34,7 +34,7 @@ void adamw(const AdamWStep& op) {
   const float first_correction = correction(op.beta1);
   const float second_correction = correction(op.beta2);
   const std::vector<Piece> pieces = pieces_of(op.tensors);
-  parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
+  threads.parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
     const Piece& piece = pieces[static_cast<std::size_t>(index)];
     const AdamWTensor& tensor = op.tensors[piece.tensor];
     const float decay = tensor.decay ? op.weight_decay : 0.0f;
@@ -51,10 +51,10 @@ void adamw(const AdamWStep& op) {
   });
 }
 
-std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) {
+std::vector<double> squared_norms(Threads& threads, std::span<const AdamWTensor> tensors) {
   const std::vector<Piece> pieces = pieces_of(tensors);
   std::vector<double> sums(pieces.size());
-  parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
+  threads.parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
     const Piece& piece = pieces[static_cast<std::size_t>(index)];
     const float* gradient = tensors[piece.tensor].gradient;
     sums[static_cast<std::size_t>(index)] =

@@ -3,11 +3,12 @@
 
 #include <vector>
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/adamw.h"
 
 namespace tetrad::cpu {
 
-void adamw(const AdamWStep& op);
-std::vector<double> squared_norms(std::span<const AdamWTensor> tensors);
+void adamw(Threads& threads, const AdamWStep& op);
+std::vector<double> squared_norms(Threads& threads, std::span<const AdamWTensor> tensors);
 
 }  // namespace tetrad::cpu

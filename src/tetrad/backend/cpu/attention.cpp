@@ -171,7 +171,7 @@ void attend_segment(const Problem& problem, std::int64_t batch, std::int64_t hea
   for (std::int64_t r = 0; r < count; ++r) log_sum_exp[r] = tiles.maximum[r] + std::log(tiles.sum[r]);
 }
 
-void attend_all(const Problem& problem) {
+void attend_all(Threads& threads, const Problem& problem) {
   const AttentionShape& shape = problem.shape;
   const std::int64_t segments = ceil_div(shape.sequence, kSegment);
   const std::int64_t heads = shape.batch * shape.heads;
@@ -180,7 +180,7 @@ void attend_all(const Problem& problem) {
   const std::int64_t products = std::min(kSegment, shape.sequence) * problem.keys() * shape.head_dim;
   const std::int64_t heads_per_task = ceil_div(kProductsPerTask, products);
   const std::int64_t tasks = ceil_div(heads, heads_per_task);
-  parallel_for(segments * tasks, [&](std::int64_t task) {
+  threads.parallel_for(segments * tasks, [&](std::int64_t task) {
     const std::int64_t segment = segments - 1 - task / tasks;  // the longest ones first
     const std::int64_t first = segment * kSegment;
     const std::int64_t first_head = task % tasks * heads_per_task;
@@ -192,14 +192,14 @@ void attend_all(const Problem& problem) {
 
 }  // namespace
 
-void attention(const AttentionForward& op) {
+void attention(Threads& threads, const AttentionForward& op) {
   check(op);
-  attend_all({op.shape, 0, op.q, op.k, op.v, op.out, op.log_sum_exp});
+  attend_all(threads, {op.shape, 0, op.q, op.k, op.v, op.out, op.log_sum_exp});
 }
 
-void attention(const AttentionDecode& op) {
+void attention(Threads& threads, const AttentionDecode& op) {
   check(op);
-  attend_all({op.shape, op.cached, op.q, op.k, op.v, op.out, nullptr});
+  attend_all(threads, {op.shape, op.cached, op.q, op.k, op.v, op.out, nullptr});
 }
 
 }  // namespace tetrad::cpu

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/attention.h"
 
 namespace tetrad::cpu {
 
-void attention(const AttentionForward& op);
-void attention(const AttentionBackward& op);
-void attention(const AttentionDecode& op);
+void attention(Threads& threads, const AttentionForward& op);
+void attention(Threads& threads, const AttentionBackward& op);
+void attention(Threads& threads, const AttentionDecode& op);
 
 }  // namespace tetrad::cpu

@@ -138,11 +138,11 @@ void differentiate_head(const AttentionBackward& op, std::int64_t batch, std::in
 
 }  // namespace
 
-void attention(const AttentionBackward& op) {
+void attention(Threads& threads, const AttentionBackward& op) {
   check(op);
   const AttentionShape& shape = op.shape;
   const std::int64_t group = shape.heads / shape.kv_heads;
-  parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t task) {
+  threads.parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t task) {
     thread_local Buffer buffer;
     const std::int64_t rows = padded(shape.sequence);
     const std::int64_t width = padded(shape.head_dim);

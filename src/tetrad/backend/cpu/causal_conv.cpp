@@ -78,9 +78,10 @@ void sum_weight_gradients(const float* dsum, const float* x, std::int64_t kernel
 
 /// Calls body(part, batch) for every task; the part is a strip of all rows of one sequence.
 template <typename Body>
-void for_each_strip(std::int64_t batch, std::int64_t sequence, std::int64_t channels, const Body& body) {
+void for_each_strip(Threads& threads, std::int64_t batch, std::int64_t sequence, std::int64_t channels,
+                    const Body& body) {
   const std::int64_t strips = ceil_div(channels, kStrip);
-  parallel_for(batch * strips, [&](std::int64_t task) {
+  threads.parallel_for(batch * strips, [&](std::int64_t task) {
     const std::int64_t first = task % strips * kStrip;
     body(Part{task / strips * sequence, sequence, first, std::min(kStrip, channels - first)}, task / strips);
   });
@@ -176,20 +177,20 @@ void differentiate_strip(const CausalConvBackward& op, const Part& strip, float*
 
 }  // namespace
 
-void causal_conv(const CausalConvForward& op) {
+void causal_conv(Threads& threads, const CausalConvForward& op) {
   check(op);
-  for_each_strip(op.batch, op.sequence, op.x.cols,
+  for_each_strip(threads, op.batch, op.sequence, op.x.cols,
                  [&](const Part& strip, std::int64_t /*batch*/) { convolve_strip(op, strip); });
 }
 
-void causal_conv(const CausalConvBackward& op) {
+void causal_conv(Threads& threads, const CausalConvBackward& op) {
   check(op);
   thread_local Buffer buffer;
   const std::int64_t channels = op.x.cols;
   const std::int64_t strips = ceil_div(channels, kStrip);
   const std::int64_t strip_size = (op.kernel + 1) * kStrip;
   float* sums = workspace(buffer, op.batch * strips * strip_size);
-  for_each_strip(op.batch, op.sequence, channels, [&](const Part& strip, std::int64_t batch) {
+  for_each_strip(threads, op.batch, op.sequence, channels, [&](const Part& strip, std::int64_t batch) {
     differentiate_strip(op, strip, sums + (batch * strips + strip.col / kStrip) * strip_size);
   });
   for (std::int64_t batch = 0; batch < op.batch; ++batch)

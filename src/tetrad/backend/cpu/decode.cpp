@@ -120,14 +120,14 @@ void decode(const QuantizedTensor& tensor, const Rectangle& part, DecodeTo to, f
   });
 }
 
-void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) {
+void dequantize(Threads& threads, const QuantizedTensor& tensor, const MutableMatrixView& out) {
   TETRAD_CHECK(out.rows == tensor.rows && out.cols == tensor.cols && out.is_row_major(),
                "dequantize: a {} x {} tensor does not fit a {} x {} output", tensor.rows, tensor.cols,
                out.rows, out.cols);
   TETRAD_CHECK(out.dtype == DType::f32 || out.dtype == DType::bf16,
                "dequantize: output must be F32 or BF16, not {}", name_of(out.dtype));
   constexpr std::int64_t kRows = 32;
-  parallel_for(ceil_div(tensor.rows, kRows), [&](std::int64_t piece) {
+  threads.parallel_for(ceil_div(tensor.rows, kRows), [&](std::int64_t piece) {
     const std::int64_t first = piece * kRows;
     const std::int64_t count = std::min(kRows, tensor.rows - first);
     std::vector<float> panel(static_cast<std::size_t>(count * tensor.cols));

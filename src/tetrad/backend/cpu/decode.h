@@ -2,6 +2,7 @@
 #pragma once
 // Decoding rectangles of quantized or BF16 matrices to f32.
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/quantize.h"
 
 namespace tetrad::cpu {
@@ -24,6 +25,6 @@ void decode(const QuantizedTensor& tensor, const Rectangle& part, DecodeTo to, f
             std::int64_t out_stride);
 
 /// A whole tensor to f32 or BF16, [rows, cols] row-major, in parallel.
-void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out);
+void dequantize(Threads& threads, const QuantizedTensor& tensor, const MutableMatrixView& out);
 
 }  // namespace tetrad::cpu

@@ -39,9 +39,9 @@ T* row_of(const MutableMatrixView& view, std::int64_t row) {
 
 /// body(first, last) for pieces of [0, count), in parallel; the cut depends on the shape alone.
 template <typename Body>
-void parallel_ranges(std::int64_t count, std::int64_t piece, const Body& body) {
-  parallel_for(ceil_div(count, piece),
-               [&](std::int64_t i) { body(i * piece, std::min(count, (i + 1) * piece)); });
+void parallel_ranges(Threads& threads, std::int64_t count, std::int64_t piece, const Body& body) {
+  threads.parallel_for(ceil_div(count, piece),
+                       [&](std::int64_t i) { body(i * piece, std::min(count, (i + 1) * piece)); });
 }
 
 /// Rows per piece of work, so that a piece is worth a thread's attention.

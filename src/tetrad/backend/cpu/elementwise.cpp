@@ -6,12 +6,12 @@
 
 namespace tetrad::cpu {
 
-void add(const Add& op) {
+void add(Threads& threads, const Add& op) {
   const std::int64_t width = op.sum.cols;
   check_rows("add", "a", op.a, op.sum.rows, width, op.sum.dtype);
   check_rows("add", "b", op.b, op.sum.rows, width, op.sum.dtype);
   with_element(op.sum.dtype, "add", [&]<typename T>(T) {
-    parallel_ranges(op.sum.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+    parallel_ranges(threads, op.sum.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
         const T* a = row_of<T>(op.a, row);
         const T* b = row_of<T>(op.b, row);
@@ -22,18 +22,19 @@ void add(const Add& op) {
   });
 }
 
-void cast(const Cast& op) {
+void cast(Threads& threads, const Cast& op) {
   check_rows("cast", "in", op.in, op.out.rows, op.out.cols, op.in.dtype);
   const std::int64_t width = op.out.cols;
   with_element(op.in.dtype, "cast", [&]<typename In>(In) {
     with_element(op.out.dtype, "cast", [&]<typename Out>(Out) {
-      parallel_ranges(op.out.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t row = first; row < last; ++row) {
-          const In* in = row_of<In>(op.in, row);
-          Out* out = row_of<Out>(op.out, row);
-          for (std::int64_t i = 0; i < width; ++i) store(out[i], load(in[i]));
-        }
-      });
+      parallel_ranges(threads, op.out.rows, rows_per_piece(width),
+                      [&](std::int64_t first, std::int64_t last) {
+                        for (std::int64_t row = first; row < last; ++row) {
+                          const In* in = row_of<In>(op.in, row);
+                          Out* out = row_of<Out>(op.out, row);
+                          for (std::int64_t i = 0; i < width; ++i) store(out[i], load(in[i]));
+                        }
+                      });
     });
   });
 }

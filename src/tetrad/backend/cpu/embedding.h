@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/embedding.h"
 
 namespace tetrad::cpu {
 
-void embedding(const EmbeddingForward& op);
-void embedding(const EmbeddingBackward& op);
+void embedding(Threads& threads, const EmbeddingForward& op);
+void embedding(Threads& threads, const EmbeddingBackward& op);
 
 }  // namespace tetrad::cpu

@@ -28,7 +28,8 @@ constexpr std::int64_t kSmallestTileRows = 32;
 constexpr std::int64_t kSmallestTileCols = 96;
 constexpr std::int64_t kEnoughTiles = 8;
 
-void pack(const GemmOperand& operand, const Rectangle& part, std::int64_t /*strip*/, std::uint32_t* out) {
+[[maybe_unused]] void pack(const GemmOperand& operand, const Rectangle& part, std::int64_t /*strip*/,
+                           std::uint32_t* out) {
   pack_bf16(operand, part, out);
 }
 void pack(const GemmOperand& operand, const Rectangle& part, std::int64_t strip, float* out) {
@@ -54,8 +55,10 @@ class Product {
   };
 
  public:
-  Product(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate)
-      : a_(a),
+  Product(Threads& threads, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
+          Accumulate accumulate)
+      : threads_(threads),
+        a_(a),
         b_(b),
         out_(out),
         depth_(a.cols()),
@@ -72,7 +75,7 @@ class Product {
       pack_panel(first_col, cols, packed_b);
       const TileShape tile = tile_shape(out_.rows, cols);
       const std::int64_t across = ceil_div(cols, tile.cols);
-      parallel_for(ceil_div(out_.rows, tile.rows) * across, [&](std::int64_t i) {
+      threads_.parallel_for(ceil_div(out_.rows, tile.rows) * across, [&](std::int64_t i) {
         const std::int64_t row = i / across * tile.rows;
         const std::int64_t col = i % across * tile.cols;
         multiply_tile(
@@ -96,9 +99,7 @@ class Product {
   /// Long tiles, since each packs its rows of a anew; narrow ones only where there are few rows.
   static TileShape tile_shape(std::int64_t rows, std::int64_t cols) {
     TileShape tile{kTileRows, kPanelCols};
-    const auto too_few = [&] {
-      return ceil_div(rows, tile.rows) * ceil_div(cols, tile.cols) < kEnoughTiles;
-    };
+    const auto too_few = [&] { return ceil_div(rows, tile.rows) * ceil_div(cols, tile.cols) < kEnoughTiles; };
     while (too_few() && tile.rows > kSmallestTileRows) tile.rows /= 2;
     while (too_few() && tile.cols > kSmallestTileCols) tile.cols /= 2;
     return tile;
@@ -108,7 +109,7 @@ class Product {
     constexpr std::int64_t kElements = 1 << 15;
     const std::int64_t piece =
         kStrip * std::max<std::int64_t>(1, kElements / (kStrip * std::max<std::int64_t>(1, depth_)));
-    parallel_for(ceil_div(cols, piece), [&](std::int64_t i) {
+    threads_.parallel_for(ceil_div(cols, piece), [&](std::int64_t i) {
       const std::int64_t col = i * piece;
       pack(b_, {first_col + col, std::min(piece, cols - col), 0, depth_}, Kernel::kStripB,
            out + col * packed_depth(depth_));
@@ -124,7 +125,8 @@ class Product {
     const std::int64_t blocks_down = ceil_div(tile.row_count, Kernel::kRows);
     float* part = workspace(buffer_part, kBlockSize * blocks_down);
     // Of the slices so far, where there are several.
-    const std::int64_t columns_of_blocks = ceil_div(ceil_div(tile.col_count, Kernel::kStripB), 2);
+    const std::int64_t columns_of_blocks =
+        ceil_div(ceil_div(tile.col_count, Kernel::kStripB), std::min<std::int64_t>(2, Kernel::kStrips));
     float* all_sums =
         depth_ <= slice_ ? nullptr : workspace(buffer_sums, kBlockSize * blocks_down * columns_of_blocks);
     SliceScales scales;
@@ -152,9 +154,9 @@ class Product {
           sums += kBlockSize * blocks_down;
         }
         if (k + slice == depth_)
-          finish_column({tile.first_row, tile.row_count, tile.first_col + col,
-                         std::min(cols, tile.col_count - col)},
-                        result);
+          finish_column(
+              {tile.first_row, tile.row_count, tile.first_col + col, std::min(cols, tile.col_count - col)},
+              result);
         col += cols;
       }
       k += slice;
@@ -193,7 +195,7 @@ class Product {
 
   /// Two blocks of two rather than one of three and one of one.
   static std::int64_t strips_of_block(std::int64_t left) {
-    return left == Kernel::kStrips + 1 ? 2 : std::min(left, Kernel::kStrips);
+    return std::min(left == Kernel::kStrips + 1 ? 2 : left, Kernel::kStrips);
   }
 
   void finish_column(const Rectangle& column, const float* sums) const {
@@ -217,6 +219,7 @@ class Product {
       for (std::int64_t c = 0; c < count; ++c) out[c] = sums[c] * alpha_;
   }
 
+  Threads& threads_;
   const GemmOperand& a_;
   const GemmOperand& b_;
   MutableMatrixView out_;
@@ -229,12 +232,13 @@ class Product {
 
 }  // namespace
 
-void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate) {
+void gemm(Threads& threads, ProductKernel kernel, const GemmOperand& a, const GemmOperand& b,
+          const MutableMatrixView& out, Accumulate accumulate) {
   check(a, b, out, accumulate);
-  if (has_bf16_kernel() && is_packable(a) && is_packable(b))
-    Product<KernelBf16>(a, b, out, accumulate).run();
-  else
-    Product<KernelF32>(a, b, out, accumulate).run();
+  if constexpr (kHasBf16Kernel)
+    if (kernel == ProductKernel::bf16 && is_packable(a) && is_packable(b))
+      return Product<KernelBf16>(threads, a, b, out, accumulate).run();
+  Product<KernelF32>(threads, a, b, out, accumulate).run();
 }
 
 }  // namespace tetrad::cpu

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tetrad/backend/cpu/product_kernel.h"
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/gemm.h"
 
 namespace tetrad::cpu {
 
-void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate);
+void gemm(Threads& threads, ProductKernel kernel, const GemmOperand& a, const GemmOperand& b,
+          const MutableMatrixView& out, Accumulate accumulate);
 
 }  // namespace tetrad::cpu

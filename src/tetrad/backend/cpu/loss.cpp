@@ -35,7 +35,7 @@ struct RunningSoftmax {
     for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, logits[i]);
     const float part = sum_in_lanes<float>(
         count, [&](std::int64_t i, float s) { return s + fast_exp(logits[i] - largest); });
-    sum = sum * std::exp(maximum - largest) + part;
+    sum = sum * fast_exp(maximum - largest) + part;
     maximum = largest;
   }
   float log_sum_exp() const { return maximum + std::log(sum); }
@@ -44,8 +44,11 @@ struct RunningSoftmax {
 /// One chunk of tokens.
 class TokenChunk {
  public:
-  TokenChunk(const CrossEntropy& op, std::int64_t first, std::int64_t count, std::span<Buffer, 3> buffers)
-      : op_(op),
+  TokenChunk(Threads& threads, ProductKernel kernel, const CrossEntropy& op, std::int64_t first,
+             std::int64_t count, std::span<Buffer, 3> buffers)
+      : threads_(threads),
+        kernel_(kernel),
+        op_(op),
         count_(count),
         hidden_(rows(op.hidden, first, count)),
         targets_(op.targets + first),
@@ -73,13 +76,14 @@ class TokenChunk {
 
   void compute_logits(std::int64_t vocab) {
     const std::int64_t width = vocab_count(vocab);
-    gemm(hidden_, rows(op_.head, vocab, width), mutable_view_of(logits_, count_, width), Accumulate::no);
+    gemm(threads_, kernel_, hidden_, rows(op_.head, vocab, width), mutable_view_of(logits_, count_, width),
+         Accumulate::no);
   }
 
   void see(std::int64_t vocab) {
     const std::int64_t width = vocab_count(vocab);
     compute_logits(vocab);
-    parallel_ranges(count_, rows_per_piece(width), [&](std::int64_t begin, std::int64_t end) {
+    parallel_ranges(threads_, count_, rows_per_piece(width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
         const float* logits = logits_ + t * width;
         state(t).update(logits, width);
@@ -95,7 +99,7 @@ class TokenChunk {
     const std::int64_t width = vocab_count(vocab);
     if (op_.head.rows > kVocab) compute_logits(vocab);
     T* dlogits = reinterpret_cast<T*>(dlogits_);
-    parallel_ranges(count_, rows_per_piece(width), [&](std::int64_t begin, std::int64_t end) {
+    parallel_ranges(threads_, count_, rows_per_piece(width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
         const float* logits = logits_ + t * width;
         T* out = dlogits + t * width;
@@ -110,16 +114,17 @@ class TokenChunk {
     });
     const MatrixView view = view_of(dlogits, count_, width);
     const MatrixView head = rows(op_.head, vocab, width);
-    gemm(view, GemmOperand(head).transposed(), mutable_view_of(dhidden_sum_, count_, op_.hidden.cols),
+    gemm(threads_, kernel_, view, GemmOperand(head).transposed(),
+         mutable_view_of(dhidden_sum_, count_, op_.hidden.cols),
          vocab == 0 ? Accumulate::no : Accumulate::yes);
-    gemm(GemmOperand(view).transposed(), GemmOperand(hidden_).transposed(),
+    gemm(threads_, kernel_, GemmOperand(view).transposed(), GemmOperand(hidden_).transposed(),
          mutable_view_of(op_.dhead + vocab * op_.hidden.cols, width, op_.hidden.cols), Accumulate::yes);
   }
 
   template <typename T>
   void write_dhidden() {
     const std::int64_t width = op_.hidden.cols;
-    parallel_ranges(count_, rows_per_piece(width), [&](std::int64_t begin, std::int64_t end) {
+    parallel_ranges(threads_, count_, rows_per_piece(width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
         T* out = row_of<T>(op_.dhidden, first_ + t);
         for (std::int64_t i = 0; i < width; ++i) store(out[i], dhidden_sum_[t * width + i]);
@@ -127,6 +132,8 @@ class TokenChunk {
     });
   }
 
+  Threads& threads_;
+  ProductKernel kernel_;
   const CrossEntropy& op_;
   std::int64_t count_;
   MatrixView hidden_;
@@ -141,12 +148,12 @@ class TokenChunk {
 
 }  // namespace
 
-void cross_entropy(const CrossEntropy& op) {
+void cross_entropy(Threads& threads, ProductKernel kernel, const CrossEntropy& op) {
   check(op);
   check_targets({op.targets, static_cast<std::size_t>(op.hidden.rows)}, op.head.rows);
   thread_local Buffer buffers[3];
   for (std::int64_t first = 0; first < op.hidden.rows; first += kTokens)
-    TokenChunk(op, first, std::min(kTokens, op.hidden.rows - first), buffers).run();
+    TokenChunk(threads, kernel, op, first, std::min(kTokens, op.hidden.rows - first), buffers).run();
 }
 
 }  // namespace tetrad::cpu

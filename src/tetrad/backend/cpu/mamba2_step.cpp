@@ -49,7 +49,7 @@ void step_head(const Mamba2Step& op, const float* xbc, std::int64_t head) {
   const float raw = op.dt.dtype == DType::bf16 ? static_cast<const Bf16*>(op.dt.data)[head].to_f32()
                                                : static_cast<const float*>(op.dt.data)[head];
   const float dt = softplus(raw + op.dt_bias[head]);
-  const float decay = fast_exp(dt * -std::exp(op.a_log[head]));
+  const float decay = fast_exp(dt * -fast_exp(op.a_log[head]));
   for (std::int64_t p = 0; p < shape.head_dim; ++p) {
     float* state = op.ssm_state + (head * shape.head_dim + p) * shape.state;
     const float scaled = dt * x[p];
@@ -64,14 +64,14 @@ void step_head(const Mamba2Step& op, const float* xbc, std::int64_t head) {
 
 }  // namespace
 
-void mamba2_step(const Mamba2Step& op) {
+void mamba2_step(Threads& threads, const Mamba2Step& op) {
   check(op);
   const std::vector<float> xbc = convolve(op);
   // Heads of a small model are not worth a thread each.
   constexpr std::int64_t kStatesPerTask = 1 << 16;
   const std::int64_t heads = op.shape.heads;
   const std::int64_t heads_per_task = ceil_div(kStatesPerTask, op.shape.head_dim * op.shape.state);
-  parallel_for(ceil_div(heads, heads_per_task), [&](std::int64_t task) {
+  threads.parallel_for(ceil_div(heads, heads_per_task), [&](std::int64_t task) {
     const std::int64_t first = task * heads_per_task;
     for (std::int64_t head = first; head < std::min(heads, first + heads_per_task); ++head)
       step_head(op, xbc.data(), head);

@@ -25,11 +25,11 @@ inline float gate(float y, float z) { return y * silu(z); }
 
 }  // namespace
 
-void rms_norm(const RmsNormForward& op) {
+void rms_norm(Threads& threads, const RmsNormForward& op) {
   const std::int64_t width = op.x.cols;
   check(op);
   with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
-    parallel_ranges(op.x.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+    parallel_ranges(threads, op.x.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
         const T* x = row_of<T>(op.x, row);
         T* y = row_of<T>(op.y, row);
@@ -42,11 +42,11 @@ void rms_norm(const RmsNormForward& op) {
 }
 
 // With r = 1/rms(x): dx = r w dy - x r^3 / n * sum(w dy x).
-void rms_norm(const RmsNormBackward& op) {
+void rms_norm(Threads& threads, const RmsNormBackward& op) {
   const std::int64_t width = op.x.cols;
   check(op);
   with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
-    add_column_sums(op.x.rows, width, op.dweight, [&](std::int64_t row, float* dweight) {
+    add_column_sums(threads, op.x.rows, width, op.dweight, [&](std::int64_t row, float* dweight) {
       const T* x = row_of<T>(op.x, row);
       const T* dy = row_of<T>(op.dy, row);
       T* dx = row_of<T>(op.dx, row);
@@ -63,12 +63,12 @@ void rms_norm(const RmsNormBackward& op) {
   });
 }
 
-void gated_norm(const GatedNormForward& op) {
+void gated_norm(Threads& threads, const GatedNormForward& op) {
   const std::int64_t width = op.y.cols;
   check(op);
   const std::int64_t group = width / op.groups;
   with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
-    parallel_ranges(op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+    parallel_ranges(threads, op.y.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row)
         for (std::int64_t g = 0; g < op.groups; ++g) {
           const T* y = row_of<T>(op.y, row) + g * group;
@@ -89,12 +89,12 @@ void gated_norm(const GatedNormForward& op) {
 }
 
 // The norm's gradient with respect to u, as above; then u = y * silu(z).
-void gated_norm(const GatedNormBackward& op) {
+void gated_norm(Threads& threads, const GatedNormBackward& op) {
   const std::int64_t width = op.y.cols;
   check(op);
   const std::int64_t group = width / op.groups;
   with_element(op.y.dtype, "gated_norm", [&]<typename T>(T) {
-    add_column_sums(op.y.rows, width, op.dweight, [&](std::int64_t row, float* dweight_row) {
+    add_column_sums(threads, op.y.rows, width, op.dweight, [&](std::int64_t row, float* dweight_row) {
       for (std::int64_t g = 0; g < op.groups; ++g) {
         const T* y = row_of<T>(op.y, row) + g * group;
         const T* z = row_of<T>(op.z, row) + g * group;

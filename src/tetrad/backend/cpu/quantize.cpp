@@ -29,10 +29,13 @@ thread_local Buffer block_amax_workspace;
 
 class Quantizer {
  public:
-  Quantizer(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options, QuantizedTensor& out)
-      : x_(x),
+  Quantizer(Threads& threads, const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
+            QuantizedTensor& out)
+      : threads_(threads),
+        x_(x),
         spec_(spec),
         options_(options),
+        random_(options.key != nullptr ? options.random.with(*options.key) : options.random),
         out_(out),
         grid_(x, spec.block),
         reader_(x, spec, grid_.block_rows(), grid_.block_cols()),
@@ -79,7 +82,7 @@ class Quantizer {
   /// the cache.
   float find_block_amax() {
     std::vector<float> unit_amax(static_cast<std::size_t>(reader_.units()));
-    parallel_for(reader_.units(), [&](std::int64_t unit) {
+    threads_.parallel_for(reader_.units(), [&](std::int64_t unit) {
       if (spec_.hadamard == 0 && x_.is_row_major())
         x_.dtype == DType::bf16 ? scan_rows<Bf16>(unit) : scan_rows<float>(unit);
       else
@@ -156,7 +159,7 @@ class Quantizer {
     const Nvfp4Codec codec{nvfp4::tensor_scale(out_.amax, true)};
     std::vector<double> error6(block_amax_.size());  // with the block's largest value mapped to 6
     std::vector<double> error4(block_amax_.size());  // and to 4
-    parallel_for(reader_.units(), [&](std::int64_t unit) {
+    threads_.parallel_for(reader_.units(), [&](std::int64_t unit) {
       reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
         for (int first = 0; first < tile.length; first += nvfp4::kBlock) {
           add_squared_errors(codec, tile, first, 1.0f, error6);
@@ -210,7 +213,7 @@ class Quantizer {
   template <typename Codec>
   void encode(const Codec& codec, QuantStats& stats) {
     std::vector<QuantStats> parts(static_cast<std::size_t>(reader_.units()));
-    parallel_for(reader_.units(), [&](std::int64_t unit) {
+    threads_.parallel_for(reader_.units(), [&](std::int64_t unit) {
       parts[static_cast<std::size_t>(unit)] = encode_unit(codec, unit);
     });
     for (const QuantStats& part : parts) stats.merge(part);
@@ -261,7 +264,7 @@ class Quantizer {
     const std::int64_t total_cols = part.total_cols > 0 ? part.total_cols : x_.cols;
     const std::int64_t element = (part.first_row + tile.row) * total_cols + part.first_col + tile.col + first;
     const std::int64_t lane_step = step_.rows * total_cols + step_.cols;
-    random.draw(options_.random, static_cast<std::uint32_t>(element / RandomStream::kGroup),
+    random.draw(random_, static_cast<std::uint32_t>(element / RandomStream::kGroup),
                 static_cast<std::uint32_t>(lane_step / RandomStream::kGroup));
     const bool centred = spec_.rounding == Rounding::stochastic;
     encode_chunk<Codec, true>(tile, first, scales, random,
@@ -331,9 +334,11 @@ class Quantizer {
     return {.tensor_decode = tensor_decode, .normalise = exp2_of(std::min(11 - exponent, 126))};
   }
 
+  Threads& threads_;
   MatrixView x_;
   const QuantSpec& spec_;
   const QuantizeOptions& options_;
+  RandomStream random_;
   QuantizedTensor& out_;
   BlockGrid grid_;
   TileReader reader_;
@@ -346,15 +351,15 @@ class Quantizer {
 
 }  // namespace
 
-QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
-                    QuantizedTensor& out) {
+QuantStats quantize(Threads& threads, const MatrixView& x, const QuantSpec& spec,
+                    const QuantizeOptions& options, QuantizedTensor& out) {
   const MatrixView consumed = spec.axis == 0 ? x.transposed() : x;
   validate(spec, consumed.rows, consumed.cols, "quantize");
   const PartOfTensor& part = options.part;
   TETRAD_CHECK(part.first_col % RandomStream::kGroup == 0 && part.total_cols % RandomStream::kGroup == 0,
                "a part of a tensor must begin at a column that is a multiple of 16, not at {} of {}",
                part.first_col, part.total_cols);
-  return Quantizer(consumed, spec, options, out).run();
+  return Quantizer(threads, consumed, spec, options, out).run();
 }
 
 }  // namespace tetrad::cpu

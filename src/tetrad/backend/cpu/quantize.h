@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/quantize.h"
 
 namespace tetrad::cpu {
 
-QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
-                    QuantizedTensor& out);
+QuantStats quantize(Threads& threads, const MatrixView& x, const QuantSpec& spec,
+                    const QuantizeOptions& options, QuantizedTensor& out);
 
 }  // namespace tetrad::cpu

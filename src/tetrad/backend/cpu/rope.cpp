@@ -13,9 +13,9 @@ namespace {
 struct Rotations {
   std::vector<float> cosine, sine;
 
-  Rotations(const Rope& op) : cosine(size(op)), sine(size(op)) {  // NOLINT(google-explicit-constructor)
+  Rotations(Threads& threads, const Rope& op) : cosine(size(op)), sine(size(op)) {
     const std::int64_t half = op.head_dim / 2;
-    parallel_ranges(op.sequence, rows_per_piece(half), [&](std::int64_t first, std::int64_t last) {
+    parallel_ranges(threads, op.sequence, rows_per_piece(half), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t t = first; t < last; ++t)
         for (std::int64_t i = 0; i < half; ++i) {
           const float angle = static_cast<float>(op.first_position + t) * op.frequencies[i];
@@ -32,28 +32,29 @@ struct Rotations {
 
 }  // namespace
 
-void rope(const Rope& op) {
+void rope(Threads& threads, const Rope& op) {
   check(op);
-  const Rotations rotations(op);
+  const Rotations rotations(threads, op);
   const std::int64_t half = op.head_dim / 2;
   with_element(op.x.dtype, "rope", [&]<typename T>(T) {
-    parallel_ranges(op.x.rows, rows_per_piece(op.x.cols), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t row = first; row < last; ++row) {
-        const float* cosine = rotations.cosine.data() + row % op.sequence * half;
-        const float* sine = rotations.sine.data() + row % op.sequence * half;
-        for (std::int64_t head = 0; head < op.x.cols; head += op.head_dim) {
-          T* left = row_of<T>(op.x, row) + head;
-          T* right = left + half;
+    parallel_ranges(threads, op.x.rows, rows_per_piece(op.x.cols),
+                    [&](std::int64_t first, std::int64_t last) {
+                      for (std::int64_t row = first; row < last; ++row) {
+                        const float* cosine = rotations.cosine.data() + row % op.sequence * half;
+                        const float* sine = rotations.sine.data() + row % op.sequence * half;
+                        for (std::int64_t head = 0; head < op.x.cols; head += op.head_dim) {
+                          T* left = row_of<T>(op.x, row) + head;
+                          T* right = left + half;
 #pragma omp simd
-          for (std::int64_t i = 0; i < half; ++i) {
-            const float l = load(left[i]);
-            const float r = load(right[i]);
-            store(left[i], l * cosine[i] - r * sine[i]);
-            store(right[i], r * cosine[i] + l * sine[i]);
-          }
-        }
-      }
-    });
+                          for (std::int64_t i = 0; i < half; ++i) {
+                            const float l = load(left[i]);
+                            const float r = load(right[i]);
+                            store(left[i], l * cosine[i] - r * sine[i]);
+                            store(right[i], r * cosine[i] + l * sine[i]);
+                          }
+                        }
+                      }
+                    });
   });
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/rope.h"
 
 namespace tetrad::cpu {
 
-void rope(const Rope& op);
+void rope(Threads& threads, const Rope& op);
 
 }  // namespace tetrad::cpu

@@ -139,7 +139,7 @@ void compute_output(const ScanForward& op, const ChunkTask& task, const Matrices
 
 }  // namespace
 
-void scan(const ScanForward& op) {
+void scan(Threads& threads, const ScanForward& op) {
   check(op);
   thread_local Buffer state_buffer;
   thread_local Buffer decay_buffer;
@@ -148,12 +148,12 @@ void scan(const ScanForward& op) {
   float* states = op.chunk_states != nullptr ? op.chunk_states
                                              : workspace(state_buffer, heads * shape.head_dim * shape.state);
   float* total_decay = workspace(decay_buffer, heads);
-  parallel_for(chunk_tasks(shape), [&](std::int64_t index) {
+  threads.parallel_for(chunk_tasks(shape), [&](std::int64_t index) {
     const ChunkTask task(shape, index);
     if (!task.is_last) contribute(op, task, matrices_of(shape), total_decay, states);
   });
-  pass_states(shape, Direction::forwards, total_decay, states);
-  parallel_for(chunk_tasks(shape), [&](std::int64_t index) {
+  pass_states(threads, shape, Direction::forwards, total_decay, states);
+  threads.parallel_for(chunk_tasks(shape), [&](std::int64_t index) {
     compute_output(op, ChunkTask(shape, index), matrices_of(shape), states);
   });
 }

@@ -295,7 +295,7 @@ void add_parameter_gradients(const ScanBackward& op, const ParameterSums* sums) 
 
 }  // namespace
 
-void scan(const ScanBackward& op) {
+void scan(Threads& threads, const ScanBackward& op) {
   check(op);
   thread_local Buffer buffer;
   const Mamba2Shape& shape = op.shape;
@@ -304,12 +304,12 @@ void scan(const ScanBackward& op) {
   Scratch scratch(buffer, padded(heads) + padded(heads * state_size));
   std::vector<ParameterSums> sums(static_cast<std::size_t>(heads));
   const Passing passing{scratch.take(padded(heads)), scratch.take(padded(heads * state_size)), sums.data()};
-  parallel_for(chunk_tasks(shape), [&](std::int64_t index) {
+  threads.parallel_for(chunk_tasks(shape), [&](std::int64_t index) {
     const ChunkTask task(shape, index);
     if (!task.is_first) contribute(op, task, matrices_of(shape), passing);
   });
-  pass_states(shape, Direction::backwards, passing.total_decay, passing.dstates);
-  parallel_for(chunk_tasks(shape), [&](std::int64_t index) {
+  pass_states(threads, shape, Direction::backwards, passing.total_decay, passing.dstates);
+  threads.parallel_for(chunk_tasks(shape), [&](std::int64_t index) {
     differentiate_chunk(op, ChunkTask(shape, index), matrices_of(shape), passing);
   });
   add_parameter_gradients(op, sums.data());

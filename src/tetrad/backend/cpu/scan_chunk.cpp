@@ -52,18 +52,19 @@ void ChunkSteps::compute(const ScanInputs& in, const ChunkTask& task, std::int64
   }
 }
 
-float decay_rate(const ScanInputs& in, std::int64_t head) { return -std::exp(in.a_log[head]); }
+float decay_rate(const ScanInputs& in, std::int64_t head) { return -fast_exp(in.a_log[head]); }
 
 void scale_rows(const float* in, const float* factors, std::int64_t rows, std::int64_t width, float* out) {
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < width; ++c) out[r * width + c] = factors[r] * in[r * width + c];
 }
 
-void pass_states(const Mamba2Shape& shape, Direction direction, const float* total_decay, float* states) {
+void pass_states(Threads& threads, const Mamba2Shape& shape, Direction direction, const float* total_decay,
+                 float* states) {
   const std::int64_t size = shape.head_dim * shape.state;
   const std::int64_t chunks = shape.chunks();
   const auto step = static_cast<std::int64_t>(direction);
-  parallel_for(shape.batch * shape.heads, [&](std::int64_t task) {
+  threads.parallel_for(shape.batch * shape.heads, [&](std::int64_t task) {
     const std::int64_t batch = task / shape.heads;
     const std::int64_t head = task % shape.heads;
     const auto index_of = [&](std::int64_t chunk) { return (batch * chunks + chunk) * shape.heads + head; };

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tetrad/backend/cpu/rows.h"
+#include "tetrad/core/threads.h"
 #include "tetrad/ops/mamba2.h"
 
 namespace tetrad::cpu {
@@ -59,6 +60,7 @@ void scale_rows(const float* in, const float* factors, std::int64_t rows, std::i
 /// chunk `first` in steps of +1 or -1. `total_decay` is that of chunk c - 1 forwards and c + 1 backwards: the
 /// chunk between the two states.
 enum class Direction : std::int8_t { forwards = 1, backwards = -1 };
-void pass_states(const Mamba2Shape& shape, Direction direction, const float* total_decay, float* states);
+void pass_states(Threads& threads, const Mamba2Shape& shape, Direction direction, const float* total_decay,
+                 float* states);
 
 }  // namespace tetrad::cpu

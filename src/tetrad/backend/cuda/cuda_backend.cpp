@@ -24,7 +24,8 @@ namespace {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options)
-      : device_({options.device, static_cast<cudaStream_t>(options.stream), options.tune}) {}
+      : threads_(options.threads),
+        device_({options.device, static_cast<cudaStream_t>(options.stream), options.tune}) {}
 
   std::string_view name() const override { return "cuda"; }
 
@@ -54,6 +55,15 @@ class CudaBackend final : public Backend {
             {"cross_entropy", "head and softmax in chunks of tokens"},
             {"norms, rope, activations, adamw", "own kernels"}};
   }
+
+  std::vector<Property> bits_depend_on() const override {
+    return {{"backend", "cuda"},
+            {"GPU", device_.properties().name},
+            {"cuBLASLt", std::to_string(cublasLtGetVersion())},
+            {"attention by cuDNN", cuda::cudnn_attention_state(entered())}};
+  }
+
+  Threads& threads() override { return threads_; }
 
   Buffer allocate(std::size_t bytes) override { return entered()->allocate(bytes); }
 
@@ -183,6 +193,7 @@ class CudaBackend final : public Backend {
   };
   Entered entered() const { return Entered(device_); }
 
+  Threads threads_;
   mutable cuda::Device device_;  //!< constant to callers: what it keeps changes no result
   cuda::DeviceMeter meter_{device_.bus_id()};
 };
@@ -191,11 +202,6 @@ class CudaBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
   return std::make_unique<CudaBackend>(options);
-}
-
-Backend& cuda_backend() {
-  static const std::unique_ptr<Backend> backend = make_cuda_backend();
-  return *backend;
 }
 
 }  // namespace tetrad

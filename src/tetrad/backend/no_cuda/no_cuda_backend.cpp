@@ -7,6 +7,5 @@ namespace tetrad {
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& /*options*/) {
   fail("this build has no CUDA backend: use the CPU");
 }
-Backend& cuda_backend() { fail("this build has no CUDA backend: use the CPU"); }
 
 }  // namespace tetrad

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/core/team.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <limits>
+
+#include "tetrad/core/error.h"
+#include "tetrad/core/float_environment.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tetrad {
+namespace {
+
+/// The team that this thread works for at the moment, and its place there.
+thread_local const Team* current_team = nullptr;
+thread_local int current_worker = 0;
+
+class Membership {
+ public:
+  Membership(const Team& team, int worker) : team_(current_team), worker_(current_worker) {
+    current_team = &team;
+    current_worker = worker;
+  }
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+  ~Membership() {
+    current_team = team_;
+    current_worker = worker_;
+  }
+
+ private:
+  const Team* team_;
+  int worker_;
+};
+
+/// How many forks lie between the process that the program began as and this one.
+std::atomic<std::uint64_t> forks = 0;
+
+std::uint64_t this_process() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  TETRAD_CHECK(registered == 0, "pthread_atfork: out of memory");
+  return forks.load(std::memory_order_relaxed);
+}
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
+/// Returns whether `done()` became true before a sleeping thread would have been woken up.
+template <typename Done>
+bool spin(const Done& done) {
+  constexpr auto kSpin = std::chrono::microseconds(50);
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return true;
+      pause_briefly();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
+
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+
+/// Sleeps until woken, unless `word` has another value than expected.
+void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t expected) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+
+void wake(std::atomic<std::uint32_t>& word, int count) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+Team::Team(int workers) : process_(this_process()) {
+  for (int i = 1; i <= workers; ++i) workers_.emplace_back([this, i] { work(i); });
+}
+
+Team::~Team() {
+  stop_.store(true);
+  bell_.fetch_add(1);
+  wake(bell_, std::numeric_limits<int>::max());
+  for (std::thread& worker : workers_) worker.join();
+}
+
+bool Team::is_of_this_process() const { return process_ == this_process(); }
+
+int Team::worker() const { return current_team == this ? current_worker : -1; }
+
+void Team::run(std::int64_t count, Call call, const void* body) {
+  TETRAD_CHECK(!in_use_.exchange(true, std::memory_order_acquire), "two threads use one team at once");
+  const Membership membership(*this, 0);
+  error_ = nullptr;
+  failed_.store(false, std::memory_order_relaxed);
+  ++loop_;
+  ticket_.store(Ticket::of(loop_, Ticket::kClosed).word);
+  call_.store(call, std::memory_order_release);
+  body_.store(body, std::memory_order_release);
+  pieces_.store(static_cast<std::uint64_t>(count), std::memory_order_release);
+  unfinished_.store(static_cast<std::uint32_t>(count), std::memory_order_relaxed);
+  ticket_.store(Ticket::of(loop_, 0).word);
+  if (sleeping_.load() > 0) {
+    bell_.fetch_add(1);
+    wake(bell_, static_cast<int>(count - 1));
+  }
+  take_pieces();
+  wait_for_pieces_of_others();
+  const std::exception_ptr error = std::exchange(error_, nullptr);
+  in_use_.store(false, std::memory_order_release);
+  if (error) std::rethrow_exception(error);
+}
+
+void Team::take_pieces() {
+  Ticket ticket{ticket_.load()};
+  while (true) {
+    const Call call = call_.load(std::memory_order_acquire);
+    const void* body = body_.load(std::memory_order_acquire);
+    if (ticket.piece() >= pieces_.load(std::memory_order_acquire)) return;
+    // If this succeeds, the ticket is what it was before call and body were read: they belong to its loop.
+    if (!ticket_.compare_exchange_weak(ticket.word, ticket.word + 1)) continue;
+    do_piece(call, body, static_cast<std::int64_t>(ticket.piece()));
+    if (unfinished_.fetch_sub(1) == 1 && caller_sleeps_.load()) wake(unfinished_, 1);
+    ticket.word = ticket_.load();
+  }
+}
+
+void Team::do_piece(Call call, const void* body, std::int64_t piece) {
+  if (failed_.load(std::memory_order_relaxed)) return;
+  try {
+    call(body, piece);
+  } catch (...) {
+    const std::lock_guard lock(error_mutex_);
+    if (!error_) error_ = std::current_exception();
+    failed_.store(true, std::memory_order_relaxed);
+  }
+}
+
+bool Team::has_pieces() const {
+  return Ticket{ticket_.load()}.piece() < pieces_.load(std::memory_order_acquire);
+}
+
+void Team::work(int index) {
+  const Membership membership(*this, index);
+  const FloatEnvironment environment;
+  while (!stop_.load()) {
+    take_pieces();
+    wait_for_loop();
+  }
+}
+
+void Team::wait_for_loop() {
+  const auto is_over = [&] { return has_pieces() || stop_.load(std::memory_order_relaxed); };
+  if (spin(is_over)) return;
+  const std::uint32_t rung = bell_.load();
+  sleeping_.fetch_add(1);
+  if (!is_over()) sleep_on(bell_, rung);
+  sleeping_.fetch_sub(1);
+}
+
+void Team::wait_for_pieces_of_others() {
+  if (spin([&] { return unfinished_.load() == 0; })) return;
+  caller_sleeps_.store(true);
+  for (std::uint32_t left = unfinished_.load(); left != 0; left = unfinished_.load())
+    sleep_on(unfinished_, left);
+  caller_sleeps_.store(false);
+}
+
+}  // namespace tetrad
