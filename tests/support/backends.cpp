@@ -15,7 +15,8 @@ std::vector<std::string> backend_names() {
 }
 
 Backend& device_backend() {
-  static const std::unique_ptr<Backend> device = make_cuda_backend();
+  // Never destroyed: when static objects are, the libraries of CUDA may be gone.
+  static Backend* const device = make_cuda_backend().release();
   return *device;
 }
 

@@ -6,24 +6,50 @@
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace tetrad {
+
+/// Where memory that is not the program's own goes back to. Lives at least as long as the last buffer from
+/// it.
+class MemoryOwner {
+ public:
+  MemoryOwner() = default;
+  MemoryOwner(const MemoryOwner&) = delete;
+  MemoryOwner& operator=(const MemoryOwner&) = delete;
+  virtual ~MemoryOwner() = default;
+  virtual void release(std::byte* memory) noexcept = 0;
+};
+
+struct ReleaseMemory {
+  std::shared_ptr<MemoryOwner> owner = nullptr;  //!< null: the program's own memory
+  bool is_borrowed = false;
+
+  void operator()(std::byte* memory) const {
+    if (is_borrowed) return;
+    if (owner)
+      owner->release(memory);
+    else
+      std::free(memory);
+  }
+};
 
 class Buffer {
  public:
   static constexpr std::size_t kAlignment = 64;
 
   Buffer() = default;
-  explicit Buffer(std::size_t bytes) : data_(allocate(bytes), free_host), size_(bytes), capacity_(bytes) {}
+  explicit Buffer(std::size_t bytes) : data_(allocate(bytes)), size_(bytes), capacity_(bytes) {}
 
-  /// Takes memory that `release` gives back.
-  using Release = void (*)(std::byte*);
-  Buffer(std::byte* data, std::size_t bytes, Release release)
-      : data_(data, release), size_(bytes), capacity_(bytes) {}
+  /// Takes memory that goes back to `owner`.
+  Buffer(std::byte* data, std::size_t bytes, std::shared_ptr<MemoryOwner> owner)
+      : data_(data, ReleaseMemory{std::move(owner)}), size_(bytes), capacity_(bytes) {}
 
   /// Memory that belongs to somebody else, who keeps it alive.
   static Buffer borrow(std::span<std::byte> memory) {
-    return {memory.data(), memory.size(), [](std::byte*) {}};
+    Buffer buffer(memory.data(), memory.size(), nullptr);
+    buffer.data_.get_deleter().is_borrowed = true;
+    return buffer;
   }
 
   std::size_t size() const { return size_; }
@@ -58,9 +84,8 @@ class Buffer {
 
  private:
   static std::byte* allocate(std::size_t bytes);
-  static void free_host(std::byte* p) { std::free(p); }
 
-  std::unique_ptr<std::byte, Release> data_{nullptr, free_host};
+  std::unique_ptr<std::byte, ReleaseMemory> data_;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
 };

@@ -56,8 +56,8 @@ class Backend {
   virtual std::vector<Property> properties() const = 0;
   /// Which kernel serves each operation.
   virtual std::vector<Property> kernels() const = 0;
-  /// What the bits of results depend on besides what the operations are given (docs/numerics.md): where all of
-  /// it is the same, so are they.
+  /// What the bits of results depend on besides what the operations are given (docs/numerics.md): where all
+  /// of it is the same, so are they.
   virtual std::vector<Property> bits_depend_on() const { return {{"backend", std::string(name())}}; }
 
   /// For work on the program's side that belongs to this context. Idle while an operation runs.
@@ -169,9 +169,11 @@ struct CudaOptions {
   int device = 0;
   void* stream = nullptr;  //!< a cudaStream_t; null: one of its own
   int threads = 0;         //!< of the host; 0: default_thread_count()
+  bool tune = true;        //!< false: no kernels are timed, for use inside other frameworks
 };
 
-/// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA.
+/// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA. Not to be
+/// kept in a static object: when those are destroyed, CUDA's libraries may be gone.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options = {});
 
 }  // namespace tetrad

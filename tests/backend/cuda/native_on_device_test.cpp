@@ -15,7 +15,7 @@
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
-#include "tetrad/backend/cuda/gemm/nvfp4_operand.h"
+#include "tetrad/backend/cuda/gemm/scaled_operand.h"
 #include "tetrad/core/tensor.h"
 
 namespace tetrad::cuda {
@@ -27,8 +27,8 @@ using tetrad::testing::transposed;
 using tetrad::testing::cpu_backend;
 
 Device& device() {
-  static Device instance;
-  return instance;
+  static auto* const instance = new Device;  // never destroyed: then the libraries of CUDA may be gone
+  return *instance;
 }
 
 Buffer uploaded(const Buffer& host) {

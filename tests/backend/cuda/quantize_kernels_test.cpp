@@ -87,7 +87,7 @@ Result quantize_in_runs(const MatrixView& x, const QuantSpec& spec, const Quanti
   return result;
 }
 
-/// The kernels of quantize_rows.cu, but for the exchange between lanes.
+/// The kernels of nvfp4_rows.cu, but for the exchange between lanes.
 Result quantize_in_row_blocks(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options) {
   Result result;
   prepare(x, spec, options, result.tensor);
@@ -303,6 +303,25 @@ TEST_P(QuantizeKernels, DecodeToTheCpusValues) {
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizeKernels, ::testing::ValuesIn(tetrad::testing::quant_cases()),
                          [](const auto& test) { return test.param.name; });
+
+TEST(RandomKeyOfAProblem, TakesThePlaceOfSeedStepAndMicrobatch) {
+  const Input input(oracle::make_input("gaussian", 32, 64), 32, 64, DType::bf16, false);
+  QuantizedTensor tensor;
+  RandomKey key{.seed = 0x123456789ABCDEFull, .step = 7, .microbatch = 3};
+  const RandomStream random{.seed = 1, .step = 2, .microbatch = 4, .tensor = 42};
+  const QuantSpec spec{.rounding = Rounding::stochastic};
+  const QuantProblem by_key = make_problem(input.view, spec, {.random = random, .key = &key}, tensor);
+  for (const std::uint32_t step : {7u, 8u}) {
+    key.step = step;  // as it is when the kernel runs
+    const QuantProblem by_value = make_problem(input.view, spec, {.random = random.with(key)}, tensor);
+    for (const std::int64_t row : {0, 1, 31})
+      for (const std::int64_t col : {0, 16, 48}) {
+        EXPECT_EQ(by_key.random_words(row, col), by_value.random_words(row, col));
+        EXPECT_EQ(by_key.random_words(row, col),
+                  random.with(key).group(static_cast<std::uint32_t>((row * 64 + col) / 16)));
+      }
+  }
+}
 
 }  // namespace
 }  // namespace tetrad::cuda

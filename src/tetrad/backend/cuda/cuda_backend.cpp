@@ -5,17 +5,14 @@
 
 #include "tetrad/backend/cuda/attention/attention.h"
 #include "tetrad/backend/cuda/attention/cudnn_attention.h"
+#include "tetrad/backend/cuda/common/current_device.h"
 #include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/graph.h"
 #include "tetrad/backend/cuda/common/meter.h"
 #include "tetrad/backend/cuda/gemm/gemm.h"
-#include "tetrad/backend/cuda/layers/activation.h"
-#include "tetrad/backend/cuda/layers/adamw.h"
-#include "tetrad/backend/cuda/layers/elementwise.h"
-#include "tetrad/backend/cuda/layers/embedding.h"
-#include "tetrad/backend/cuda/layers/loss.h"
-#include "tetrad/backend/cuda/layers/norm.h"
-#include "tetrad/backend/cuda/layers/rope.h"
+#include "tetrad/backend/cuda/gemm/native.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 #include "tetrad/backend/cuda/mamba2/mamba2.h"
 #include "tetrad/backend/cuda/quantize/quantize.h"
 #include "tetrad/core/error.h"
@@ -26,7 +23,9 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const CudaOptions& options) : threads_(options.threads) {}
+  explicit CudaBackend(const CudaOptions& options)
+      : threads_(options.threads),
+        device_({options.device, static_cast<cudaStream_t>(options.stream), options.tune}) {}
 
   std::string_view name() const override { return "cuda"; }
 
@@ -46,69 +45,69 @@ class CudaBackend final : public Backend {
   }
 
   std::vector<Property> kernels() const override {
-    return {
-        {"quantize", "own kernels, byte-equal to the CPU"},
-        {"gemm", device_.is_native(Format::nvfp4) ? "cuBLASLt; NVFP4 natively, MXFP4 as exact BF16 operands"
-                                                  : "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
-        {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
-        {"attention by cuDNN", cuda::cudnn_attention_state(device_)},
-        {"scan", "chunked state-space duality"},
-        {"cross_entropy", "head and softmax in chunks of tokens"},
-        {"norms, rope, activations, adamw", "own kernels"}};
+    return {{"quantize", "own kernels, byte-equal to the CPU"},
+            {"gemm", cuda::is_native(Format::nvfp4, device_.properties().major)
+                         ? "cuBLASLt; NVFP4 natively, MXFP4 as exact BF16 operands"
+                         : "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
+            {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
+            {"attention by cuDNN", cuda::cudnn_attention_state(entered())},
+            {"scan", "chunked state-space duality"},
+            {"cross_entropy", "head and softmax in chunks of tokens"},
+            {"norms, rope, activations, adamw", "own kernels"}};
   }
 
   std::vector<Property> bits_depend_on() const override {
     return {{"backend", "cuda"},
             {"GPU", device_.properties().name},
             {"cuBLASLt", std::to_string(cublasLtGetVersion())},
-            {"attention by cuDNN", cuda::cudnn_attention_state(device_)}};
+            {"attention by cuDNN", cuda::cudnn_attention_state(entered())}};
   }
 
   Threads& threads() override { return threads_; }
 
-  Buffer allocate(std::size_t bytes) override { return device_.allocate(bytes); }
+  Buffer allocate(std::size_t bytes) override { return entered()->allocate(bytes); }
 
   void set_to_zero(std::span<std::byte> memory) override {
-    if (!memory.empty()) cuda::check(cudaMemsetAsync(memory.data(), 0, memory.size(), device_.stream()));
+    if (!memory.empty()) cuda::check(cudaMemsetAsync(memory.data(), 0, memory.size(), entered()->stream()));
   }
 
   void copy(std::span<const std::byte> from, std::span<std::byte> to) override {
     TETRAD_CHECK(from.size() <= to.size(), "copy: {} bytes into {}", from.size(), to.size());
+    if (from.empty()) return;
     cuda::check(
-        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDeviceToDevice, device_.stream()));
+        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDeviceToDevice, entered()->stream()));
   }
 
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override {
     TETRAD_CHECK(from.size() <= to.size(), "upload: {} bytes into {}", from.size(), to.size());
     if (from.empty()) return;
+    const Entered device = entered();
     cuda::check(
-        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice, device_.stream()));
+        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice, device->stream()));
+    // Other memory has been read when the call returns; memory that is pinned is read when its turn comes.
+    cudaPointerAttributes attributes = {};
+    cuda::check(cudaPointerGetAttributes(&attributes, from.data()));
+    if (attributes.type != cudaMemoryTypeUnregistered) device->synchronize();
   }
 
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override {
     if (memory.empty()) return memory;
     if (copy.size() < memory.size()) copy = Buffer(memory.size());
+    const Entered device = entered();
     cuda::check(
-        cudaMemcpyAsync(copy.data(), memory.data(), memory.size(), cudaMemcpyDeviceToHost, device_.stream()));
-    device_.synchronize();
+        cudaMemcpyAsync(copy.data(), memory.data(), memory.size(), cudaMemcpyDeviceToHost, device->stream()));
+    device->synchronize();
     return {copy.data(), memory.size()};
   }
 
-  void synchronize() override { device_.synchronize(); }
+  void synchronize() override { entered()->synchronize(); }
   std::function<void()> record(const std::function<void()>& work) override {
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t replayable = nullptr;
-    cuda::check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal));
-    work();
-    cuda::check(cudaStreamEndCapture(device_.stream(), &graph));
-    cuda::check(cudaGraphInstantiate(&replayable, graph, 0));
-    cuda::check(cudaGraphDestroy(graph));
-    const std::shared_ptr<CUgraphExec_st> owner(replayable, cudaGraphExecDestroy);
-    return [this, owner] { cuda::check(cudaGraphLaunch(owner.get(), device_.stream())); };
+    const Entered device = entered();
+    return [this, graph = cuda::record(device, work)] { graph.launch(entered()); };
   }
   std::int64_t peak_memory() const override { return device_.peak_memory(); }
-  std::optional<std::int64_t> restart_peak() override { return device_.restart_peak(); }
-  std::optional<std::int64_t> free_memory() const override { return device_.free_memory(); }
+  std::optional<std::int64_t> restart_peak() override { return entered()->restart_peak(); }
+  std::optional<std::int64_t> free_memory() const override { return entered()->free_memory(); }
   std::optional<double> energy() const override { return meter_.joules(); }
   std::optional<double> busy() const override { return meter_.busy(); }
 
@@ -120,56 +119,56 @@ class CudaBackend final : public Backend {
   }
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override {
-    return cuda::quantize(device_, x, spec, options, out);
+    return cuda::quantize(entered(), x, spec, options, out);
   }
   std::array<QuantStats, 2> quantize(const MatrixView& x, const QuantizeTask& first,
                                      const QuantizeTask& second) override {
     const auto measures = [](const QuantizeTask& task) { return task.options.telemetry != Telemetry::none; };
     if (measures(first) || measures(second)) return Backend::quantize(x, first, second);
-    cuda::quantize_two(device_, x, first.spec, first.options, first.out, second.spec, second.options,
+    cuda::quantize_two(entered(), x, first.spec, first.options, first.out, second.spec, second.options,
                        second.out);
     return {};
   }
   void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) override {
-    cuda::dequantize(device_, tensor, out);
+    cuda::dequantize(entered(), tensor, out);
   }
   void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
             Accumulate accumulate) override {
-    cuda::gemm(device_, a, b, out, accumulate);
+    cuda::gemm(entered(), a, b, out, accumulate);
   }
 
-  void embedding(const EmbeddingForward& op) override { cuda::embedding(device_, op); }
-  void embedding(const EmbeddingBackward& op) override { cuda::embedding(device_, op); }
+  void embedding(const EmbeddingForward& op) override { cuda::embedding(entered(), op); }
+  void embedding(const EmbeddingBackward& op) override { cuda::embedding(entered(), op); }
   void rms_norm(const RmsNormForward& op) override {
     check_width(op);
-    cuda::rms_norm(device_, op);
+    cuda::rms_norm(entered(), op);
   }
   void rms_norm(const RmsNormBackward& op) override {
     check_width(op);
-    cuda::rms_norm(device_, op);
+    cuda::rms_norm(entered(), op);
   }
-  void gated_norm(const GatedNormForward& op) override { cuda::gated_norm(device_, op); }
-  void gated_norm(const GatedNormBackward& op) override { cuda::gated_norm(device_, op); }
-  void rope(const Rope& op) override { cuda::rope(device_, op); }
-  void attention(const AttentionForward& op) override { cuda::attention(device_, op); }
-  void attention(const AttentionBackward& op) override { cuda::attention(device_, op); }
-  void attention(const AttentionDecode& op) override { cuda::attention(device_, op); }
+  void gated_norm(const GatedNormForward& op) override { cuda::gated_norm(entered(), op); }
+  void gated_norm(const GatedNormBackward& op) override { cuda::gated_norm(entered(), op); }
+  void rope(const Rope& op) override { cuda::rope(entered(), op); }
+  void attention(const AttentionForward& op) override { cuda::attention(entered(), op); }
+  void attention(const AttentionBackward& op) override { cuda::attention(entered(), op); }
+  void attention(const AttentionDecode& op) override { cuda::attention(entered(), op); }
   bool use_attention_engine(AttentionEngine engine, const AttentionShape& shape) override {
-    return cuda::use_attention_engine(device_, engine, shape);
+    return cuda::use_attention_engine(entered(), engine, shape);
   }
-  void causal_conv(const CausalConvForward& op) override { cuda::causal_conv(device_, op); }
-  void causal_conv(const CausalConvBackward& op) override { cuda::causal_conv(device_, op); }
-  void scan(const ScanForward& op) override { cuda::scan(device_, op); }
-  void scan(const ScanBackward& op) override { cuda::scan(device_, op); }
-  void mamba2_step(const Mamba2Step& op) override { cuda::mamba2_step(device_, op); }
-  void activation(const ActivationForward& op) override { cuda::activation(device_, op); }
-  void activation(const ActivationBackward& op) override { cuda::activation(device_, op); }
-  void add(const Add& op) override { cuda::add(device_, op); }
-  void cast(const Cast& op) override { cuda::cast(device_, op); }
-  void cross_entropy(const CrossEntropy& op) override { cuda::cross_entropy(device_, op); }
-  void adamw(const AdamWStep& op) override { cuda::adamw(device_, op); }
+  void causal_conv(const CausalConvForward& op) override { cuda::causal_conv(entered(), op); }
+  void causal_conv(const CausalConvBackward& op) override { cuda::causal_conv(entered(), op); }
+  void scan(const ScanForward& op) override { cuda::scan(entered(), op); }
+  void scan(const ScanBackward& op) override { cuda::scan(entered(), op); }
+  void mamba2_step(const Mamba2Step& op) override { cuda::mamba2_step(entered(), op); }
+  void activation(const ActivationForward& op) override { cuda::activation(entered(), op); }
+  void activation(const ActivationBackward& op) override { cuda::activation(entered(), op); }
+  void add(const Add& op) override { cuda::add(entered(), op); }
+  void cast(const Cast& op) override { cuda::cast(entered(), op); }
+  void cross_entropy(const CrossEntropy& op) override { cuda::cross_entropy(entered(), op); }
+  void adamw(const AdamWStep& op) override { cuda::adamw(entered(), op); }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
-    return cuda::squared_norms(device_, tensors);
+    return cuda::squared_norms(entered(), tensors);
   }
 
  private:
@@ -180,8 +179,22 @@ class CudaBackend final : public Backend {
                  cuda::widest_row(op), op.x.cols);
   }
 
+  /// The device, which is the calling thread's current one as long as this lives: every way in goes through
+  /// here.
+  class Entered {
+   public:
+    explicit Entered(cuda::Device& device) : current_(device.index()), device_(device) {}
+    operator cuda::Device&() const { return device_; }
+    cuda::Device* operator->() const { return &device_; }
+
+   private:
+    cuda::CurrentDevice current_;
+    cuda::Device& device_;
+  };
+  Entered entered() const { return Entered(device_); }
+
   Threads threads_;
-  cuda::Device device_;
+  mutable cuda::Device device_;  //!< constant to callers: what it keeps changes no result
   cuda::DeviceMeter meter_{device_.bus_id()};
 };
 

@@ -3,6 +3,7 @@
 // and a second kernel puts their results together.
 
 #include "tetrad/backend/cuda/attention/any_shape.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 #include "tetrad/backend/cuda/attention/kernels.h"
 

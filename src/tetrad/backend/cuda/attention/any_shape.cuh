@@ -13,10 +13,10 @@
 
 namespace tetrad::cuda {
 
-inline constexpr int kAnyRows = 8;  //!< of a block, one per warp
+inline constexpr int kAnyRows = 8;  //!< rows of a block, one per warp
 inline constexpr int kAnyThreads = kAnyRows * kWarp;
 inline constexpr int kAnyOthers = kWarp;
-inline constexpr int kAnyColumns = 256 / kWarp;  //!< of a lane, at most
+inline constexpr int kAnyColumns = 256 / kWarp;  //!< the most that a lane has
 
 struct AnyShape {
   int sequence, cached;
@@ -109,7 +109,7 @@ struct OwnQuery {
   int token;
   std::int64_t head;
   bool exists;
-  int last_token;  //!< of the block
+  int last_token;  //!< the block's last
 
   __device__ OwnQuery(const AnyShape& shape, int block, int kv_head) {
     const int all = shape.sequence * shape.group;

@@ -4,6 +4,7 @@
 
 #include "tetrad/backend/cuda/attention/any_shape.cuh"
 #include "tetrad/backend/cuda/attention/kernels.h"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/attention/backward.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {

@@ -3,6 +3,7 @@
 // of the sums over queries as they stand.
 
 #include "tetrad/backend/cuda/attention/backward.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {
@@ -13,7 +14,7 @@ struct Cut {
   using Engine = WarpEngine<kDim == 64 ? 2 : 1>;  // two sums of kDim columns leave no room for more
   static constexpr int kKeys = 128;
   static constexpr int kQueries = 64;                 //!< copied together
-  static constexpr int kStep = 32;                    //!< of them at a time in registers
+  static constexpr int kStep = 32;                    //!< how many are in registers at a time
   static constexpr int kBlocks = kDim == 64 ? 2 : 1;  //!< that are to fit a multiprocessor
 };
 template <int kDim>
@@ -46,7 +47,7 @@ struct Walk {
   std::int64_t batch;
   int kv_head;
   int first;  //!< key
-  int tiles;  //!< of queries, of one head
+  int tiles;  //!< tiles of queries that one head has
 
   __device__ explicit Walk(const BackwardParameters& parameters) : p(parameters) {
     const int pair = static_cast<int>(blockIdx.x) % p.pairs;

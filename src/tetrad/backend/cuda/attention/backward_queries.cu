@@ -2,6 +2,7 @@
 // dq: like the forward pass, with the gradients of scores in the place of probabilities.
 
 #include "tetrad/backend/cuda/attention/backward.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {
@@ -12,7 +13,7 @@ struct Cut {
   using Engine = WarpEngine<2>;
   static constexpr int kQueries = 128;
   static constexpr int kKeys = kDim == 64 ? 64 : 32;  //!< copied together
-  static constexpr int kStep = 32;                    //!< of them at a time in registers
+  static constexpr int kStep = 32;                    //!< how many are in registers at a time
   static constexpr int kBlocks = kDim == 64 ? 3 : 2;  //!< that are to fit a multiprocessor
 };
 template <int kDim>
@@ -73,7 +74,8 @@ __device__ inline void differentiate(const float (&probabilities)[kM][kN][4], fl
       for (int e = 0; e < 4; ++e) ds[m][n][e] = probabilities[m][n][e] * (ds[m][n][e] - delta[2 * m + e / 2]);
 }
 
-/// Of the lane's rows: log_sum_exp in units of log 2, and delta. Zeros serve rows that do not exist.
+/// What a lane holds of its rows: log_sum_exp in units of log 2, and delta. Zeros serve rows that do not
+/// exist.
 template <int kM>
 __device__ inline void load_numbers(const BackwardParameters& p, std::int64_t pair, int query,
                                     float (&log_sum_exp)[2 * kM], float (&delta)[2 * kM]) {
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
   const std::int64_t kv_col = pair % p.heads / p.group * kDim;
   const int blocks = (p.sequence + Size::kQueries - 1) / Size::kQueries;
   const int first = (blocks - 1 - static_cast<int>(blockIdx.x) / p.pairs) * Size::kQueries;  // longest first
-  const std::int64_t row = pair / p.heads * p.sequence;  // of the sequence
+  const std::int64_t row = pair / p.heads * p.sequence;  // the sequence's first
   const auto copy_keys = [&](int tile) {
     const unsigned to = stages + tile % 2 * 2 * KeyTile::kBytes;
     const int key = tile * Size::kKeys;

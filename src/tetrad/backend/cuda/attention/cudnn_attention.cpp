@@ -5,8 +5,10 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -85,18 +87,19 @@ struct Recipe {
 
 using MakeGraph = CudnnGraph (*)(const AttentionGraphShape&);
 
-/// The library's handle and every recipe so far. Neither is ever destroyed: at the end of the process the
-/// driver may be gone before they are.
+/// What a context keeps of cuDNN: a handle, on the context's stream, and every recipe so far.
 class Library {
  public:
-  static Library& instance() {
-    static auto* library = new Library;
-    return *library;
-  }
+  explicit Library(const Device& device) : stream_(device.stream()) {}
 
   cudnnHandle_t handle() {
-    if (handle_ == nullptr) check(cudnnCreate(&handle_));
-    return handle_;
+    if (handle_ == nullptr) {
+      cudnnHandle_t created = nullptr;
+      check(cudnnCreate(&created));
+      handle_.reset(created);
+      check(cudnnSetStream(created, stream_));
+    }
+    return handle_.get();
   }
 
   const Recipe& recipe(MakeGraph make_graph, const AttentionGraphShape& shape, std::size_t workspace_limit) {
@@ -120,17 +123,24 @@ class Library {
     }
   }
 
-  cudnnHandle_t handle_ = nullptr;
+  struct Destroy {
+    void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
+  };
+
+  cudaStream_t stream_;
+  std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, Destroy> handle_;
   std::map<std::tuple<bool, AttentionGraphShape, std::size_t>, Recipe> recipes_;
 };
 
-const Recipe& recipe_of(const AttentionForward& op, const CudnnAttentionOptions& options) {
-  return Library::instance().recipe(attention_forward_graph, graph_shape(op, options),
-                                    options.workspace_limit);
+const Recipe& recipe_of(const Device& device, const AttentionForward& op,
+                        const CudnnAttentionOptions& options) {
+  return device.kept<Library>().recipe(attention_forward_graph, graph_shape(op, options),
+                                       options.workspace_limit);
 }
-const Recipe& recipe_of(const AttentionBackward& op, const CudnnAttentionOptions& options) {
-  return Library::instance().recipe(attention_backward_graph, graph_shape(op, options),
-                                    options.workspace_limit);
+const Recipe& recipe_of(const Device& device, const AttentionBackward& op,
+                        const CudnnAttentionOptions& options) {
+  return device.kept<Library>().recipe(attention_backward_graph, graph_shape(op, options),
+                                       options.workspace_limit);
 }
 
 /// Scratch memory cut into pieces. One call of Device::scratch() serves them all.
@@ -192,10 +202,9 @@ class Addresses {
   std::int64_t head_;
 };
 
-void execute(Device& device, const CudnnPlan& plan, std::span<const CudnnBinding> bindings, void* workspace) {
-  cudnnHandle_t handle = Library::instance().handle();
-  check(cudnnSetStream(handle, device.stream()));
-  plan.execute(handle, bindings, workspace);
+void execute(const Device& device, const CudnnPlan& plan, std::span<const CudnnBinding> bindings,
+             void* workspace) {
+  plan.execute(device.kept<Library>().handle(), bindings, workspace);
 }
 
 }  // namespace
@@ -206,7 +215,7 @@ bool cudnn_serves(const Device& device, const AttentionShape& shape) {
 }
 
 bool attention_by_cudnn(Device& device, const AttentionForward& op, const CudnnAttentionOptions& options) {
-  const Recipe& recipe = recipe_of(op, options);
+  const Recipe& recipe = recipe_of(device, op, options);
   if (!recipe.plan) return false;
   Pieces pieces;
   const std::size_t workspace = pieces.add(recipe.plan->workspace_bytes());
@@ -227,7 +236,7 @@ bool attention_by_cudnn(Device& device, const AttentionForward& op, const CudnnA
 }
 
 bool attention_by_cudnn(Device& device, const AttentionBackward& op, const CudnnAttentionOptions& options) {
-  const Recipe& recipe = recipe_of(op, options);
+  const Recipe& recipe = recipe_of(device, op, options);
   if (!recipe.plan) return false;
   const std::int64_t tokens = recipe.part.batch * recipe.part.heads * recipe.part.sequence;
   Pieces pieces;
@@ -254,8 +263,8 @@ bool attention_by_cudnn(Device& device, const AttentionBackward& op, const Cudnn
 }
 
 std::string cudnn_attention_state(const Device& device) {
-  const AttentionShape shape{1, 1024, 8,
-                             2, 64,   0.125f};  // a usual one: where there is no plan, there is none
+  // A usual shape: where there is no plan for it, there is none for any.
+  const AttentionShape shape{1, 1024, 8, 2, 64, 0.125f};
   if (!cudnn_serves(device, shape)) return version() + " is not for this device";
   const MatrixView q{nullptr, DType::bf16, 1024, 512, 768};
   const MatrixView kv{nullptr, DType::bf16, 1024, 128, 768};
@@ -264,8 +273,8 @@ std::string cudnn_attention_state(const Device& device) {
   const AttentionForward forward_op{shape, q, kv, kv, dq};
   const AttentionBackward backward_op{shape, q, kv, kv, q, nullptr, q, dq, dkv, dkv};
   const CudnnAttentionOptions options;
-  const Recipe& forward = recipe_of(forward_op, options);
-  const Recipe& backward = recipe_of(backward_op, options);
+  const Recipe& forward = recipe_of(device, forward_op, options);
+  const Recipe& backward = recipe_of(device, backward_op, options);
   if (!forward.plan) return version() + " refuses: " + forward.refusal;
   if (!backward.plan) return version() + ", forward only: " + backward.refusal;
   return version();

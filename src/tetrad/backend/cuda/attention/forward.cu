@@ -5,6 +5,7 @@
 #include "tetrad/backend/cuda/attention/engine.cuh"
 #include "tetrad/backend/cuda/attention/kernels.h"
 #include "tetrad/backend/cuda/common/element.cuh"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {
@@ -38,7 +39,7 @@ struct Parameters {
   int sequence, cached;
   int heads, group;  //!< query heads: all, and those of one key/value head
   int pairs;         //!< batch * heads
-  int tiles;         //!< of queries
+  int tiles;         //!< tiles of queries
   float scale;
   View<const Bf16> q, k, v;
   View<Bf16> out;
@@ -49,7 +50,7 @@ struct Parameters {
 template <int kM>
 struct Softmax {
   float largest[2 * kM];  //!< score, which the exponents are relative to
-  float sum[2 * kM];      //!< of the lane's own columns
+  float sum[2 * kM];      //!< over the lane's own columns
 };
 
 /// Scores become probabilities relative to the largest so far; earlier sums and results are scaled to it,
@@ -162,7 +163,8 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
   copy_keys(0);
 
   const int position = p.cached + first;
-  const int group_end = position + group_row<Engine>() + Engine::kRows;  // of the keys that the group sees
+  const int group_end =
+      position + group_row<Engine>() + Engine::kRows;  // the end of the keys that the group sees
   const int warp_first = first + warp_row<Engine>();
   const bool idle = first + group_row<Engine>() >= p.sequence;
   const float scale = p.scale * kLog2E;

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "tetrad/backend/cuda/common/device.h"
-#include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/ops/attention.h"
 
 namespace tetrad::cuda {
@@ -51,15 +50,6 @@ void with_engine(const Device& device, const AttentionShape& shape, const Body& 
     with_dim(std::true_type{});
   else
     with_dim(std::false_type{});
-}
-
-/// launch() of a kernel that may want more shared memory than the usual 48 KiB.
-template <typename... Parameters, typename... Arguments>
-void launch_with_shared(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
-                        void (*kernel)(Parameters...), Arguments&&... arguments) {
-  check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
-  launch(device, blocks, threads, shared_bytes, kernel, std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace tetrad::cuda

@@ -15,7 +15,7 @@ namespace tetrad::cuda {
 
 inline constexpr float kLog2E = 1.44269504088896341f;
 inline constexpr float kLn2 = 0.69314718055994531f;
-inline constexpr unsigned kRowBytes = 128;  //!< of a panel
+inline constexpr unsigned kRowBytes = 128;  //!< a row of a panel
 
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }

@@ -2,8 +2,11 @@
 #include "tetrad/backend/cuda/common/device.h"
 
 #include <algorithm>
+#include <mutex>
+#include <new>
 #include <unordered_map>
 
+#include "tetrad/backend/cuda/common/current_device.h"
 #include "tetrad/backend/cuda/common/device_code.h"
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/core/error.h"
@@ -20,51 +23,59 @@ std::string architecture_of(int major, int minor) {
   return fmt::format("{}{}{}", major, minor, major >= kHopper ? "a" : "");
 }
 
-/// What is allocated, by address: the one list that frees and adds up.
-class Ledger {
+}  // namespace
+
+/// What a context has allocated, by address: the one list that frees and adds up. Buffers hold it, so that it
+/// may outlive the context; they may be freed by any thread.
+class MemoryLedger : public MemoryOwner {
  public:
+  explicit MemoryLedger(int device) : device_(device) {}
+
   void add(std::byte* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
     sizes_[memory] = bytes;
     now_ += static_cast<std::int64_t>(bytes);
     peak_ = std::max(peak_, now_);
   }
-  void remove(std::byte* memory) {
-    const auto found = sizes_.find(memory);
-    now_ -= static_cast<std::int64_t>(found->second);
-    sizes_.erase(found);
+  void release(std::byte* memory) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = sizes_.find(memory);
+      now_ -= static_cast<std::int64_t>(found->second);
+      sizes_.erase(found);
+    }
+    const CurrentDevice current(device_, std::nothrow);
+    cudaFree(memory);
   }
-  std::int64_t peak() const { return peak_; }
-  std::int64_t restart_peak() { return peak_ = now_; }
+  std::int64_t peak() const {
+    const std::lock_guard lock(mutex_);
+    return peak_;
+  }
+  std::int64_t restart_peak() {
+    const std::lock_guard lock(mutex_);
+    return peak_ = now_;
+  }
 
  private:
+  const int device_;
+  mutable std::mutex mutex_;
   std::unordered_map<std::byte*, std::size_t> sizes_;
   std::int64_t now_ = 0;
   std::int64_t peak_ = 0;
 };
 
-Ledger& ledger() {
-  static auto* instance = new Ledger;  // buffers of static objects outlive every other static object
-  return *instance;
-}
-
-void free_device(std::byte* memory) {
-  if (memory == nullptr) return;
-  ledger().remove(memory);
-  cudaFree(memory);
-}
-
-}  // namespace
-
-Device::Device() {
+Device::Device(const DeviceOptions& options) : options_(options) {
   int count = 0;
   if (const cudaError_t result = cudaGetDeviceCount(&count); result != cudaSuccess || count == 0)
     fail("no CUDA device can be used: {}; use run.backend: cpu",
          result == cudaSuccess ? "there is none" : cudaGetErrorString(result));
-  check(cudaGetDeviceProperties(&properties_, 0));
+  TETRAD_CHECK(options.index >= 0 && options.index < count, "there is no CUDA device {}: this machine has {}",
+               options.index, count);
+  check(cudaGetDeviceProperties(&properties_, options.index));
   TETRAD_CHECK(properties_.major >= kOldestMajor,
                "{} has compute capability {}.{}; Tetrad needs {}.0 (Ampere) or later; use run.backend: cpu",
                properties_.name, properties_.major, properties_.minor, kOldestMajor);
-  check(cudaSetDevice(0));
+  const CurrentDevice current(options.index);
   if (const cudaError_t result = look_for_device_code();
       result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction)
     fail(
@@ -74,16 +85,28 @@ Device::Device() {
         architecture_of(properties_.major, properties_.minor));
   else
     check(result);
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  check(cublasLtCreate(&blas_));
-  constexpr float kConstants[] = {0.0f, 1.0f, 0.0f};
+  if (options_.stream == nullptr) {
+    check(cudaStreamCreateWithFlags(&options_.stream, cudaStreamNonBlocking));
+    own_stream_.reset(options_.stream);
+  }
+  cublasLtHandle_t blas = nullptr;
+  check(cublasLtCreate(&blas));
+  blas_.reset(blas);
+  ledger_ = std::make_shared<MemoryLedger>(options.index);
+  // On the context's own stream: the default one would wait for, and be waited for by, streams of others.
+  static constexpr float kConstants[] = {0.0f, 1.0f, 0.0f};
   constants_ = allocate(sizeof(kConstants));
-  check(cudaMemcpy(constants_.data(), kConstants, sizeof(kConstants), cudaMemcpyHostToDevice));
+  check(cudaMemcpyAsync(constants_.data(), kConstants, sizeof(kConstants), cudaMemcpyHostToDevice, stream()));
+  synchronize();
 }
 
 Device::~Device() {
-  cublasLtDestroy(blas_);
-  cudaStreamDestroy(stream_);
+  const CurrentDevice current(options_.index, std::nothrow);
+  kept_.clear();
+  scratch_ = {};
+  constants_ = {};
+  blas_.reset();
+  own_stream_.reset();
 }
 
 Buffer Device::allocate(std::size_t bytes) const {
@@ -91,6 +114,7 @@ Buffer Device::allocate(std::size_t bytes) const {
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, bytes);
   if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // reported here: the next launch shall not find it again
     throw Error(fmt::format("the GPU has no room for {:.2f} GB more ({:.2f} of {:.2f} GB are free); use a "
                             "smaller train.microbatch, train.recompute: ffn or full, or a smaller model",
                             static_cast<double>(bytes) / 1e9, static_cast<double>(free_memory()) / 1e9,
@@ -98,16 +122,16 @@ Buffer Device::allocate(std::size_t bytes) const {
                 ExitCode::failure);
   }
   check(result);
-  ledger().add(static_cast<std::byte*>(memory), bytes);
-  return {static_cast<std::byte*>(memory), bytes, free_device};
+  ledger_->add(static_cast<std::byte*>(memory), bytes);
+  return {static_cast<std::byte*>(memory), bytes, ledger_};
 }
 
-std::int64_t Device::peak_memory() const { return ledger().peak(); }
+std::int64_t Device::peak_memory() const { return ledger_->peak(); }
 
 std::int64_t Device::restart_peak() {
   synchronize();
   for (Buffer& buffer : scratch_) buffer = {};
-  return ledger().restart_peak();
+  return ledger_->restart_peak();
 }
 
 std::int64_t Device::free_memory() const {
@@ -132,6 +156,6 @@ std::byte* Device::scratch(Slot slot, std::size_t bytes) {
   return buffer.data();
 }
 
-void Device::synchronize() const { check(cudaStreamSynchronize(stream_)); }
+void Device::synchronize() const { check(cudaStreamSynchronize(stream())); }
 
 }  // namespace tetrad::cuda

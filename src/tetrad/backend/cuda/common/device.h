@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The one GPU that this process uses: its stream, and memory that operations use for a moment.
+// One context on one GPU: a stream, memory that operations use for a moment, and what they keep from call to call. Several
+// contexts, on one GPU or on several, share nothing. A context is used by one thread at a time, which has made its GPU the
+// current one (current_device.h).
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -8,32 +10,44 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
+#include <type_traits>
+#include <typeindex>
 
-#include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/core/buffer.h"
 #include "tetrad/ops/attention.h"
 
 namespace tetrad::cuda {
 
+struct DeviceOptions {
+  int index = 0;
+  cudaStream_t stream = nullptr;  //!< null: a stream of its own
+  bool tune = true;               //!< times cuBLASLt's kernels; false: takes the one that it names first
+};
+
+class MemoryLedger;
+
 class Device {
  public:
   /// Throws Error that says why where there is no device that can be used.
-  Device();
+  explicit Device(const DeviceOptions& options = {});
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device();
 
-  cudaStream_t stream() const { return stream_; }
-  cublasLtHandle_t blas() const { return blas_; }
+  int index() const { return options_.index; }
+  bool tunes() const { return options_.tune; }
+  cudaStream_t stream() const { return options_.stream; }
+  cublasLtHandle_t blas() const { return blas_.get(); }
   const cudaDeviceProp& properties() const { return properties_; }
   std::string bus_id() const;
   int multiprocessors() const { return properties_.multiProcessorCount; }
-  /// Whether the matrix units take operands of a format as they are.
-  bool is_native(Format format) const { return cuda::is_native(format, properties_.major); }
 
+  /// Buffers may outlive the context.
   Buffer allocate(std::size_t bytes) const;
-  /// Of everything that was allocated at one time.
+  /// The most that was allocated at one time.
   std::int64_t peak_memory() const;
   /// Frees the scratch memory and begins a new peak; returns what is still allocated.
   std::int64_t restart_peak();
@@ -61,6 +75,15 @@ class Device {
     return reinterpret_cast<T*>(scratch(slot, static_cast<std::size_t>(count) * sizeof(T)));
   }
 
+  /// What an operation keeps from call to call, plans and handles of libraries: one T(const Device&), made when it is first
+  /// asked for.
+  template <typename T>
+  T& kept() const {
+    std::shared_ptr<void>& slot = kept_[std::type_index(typeid(T))];
+    if (slot == nullptr) slot = std::make_shared<T>(*this);
+    return *static_cast<T*>(slot.get());
+  }
+
   /// Constants on the device.
   const float* zero() const { return constants_.as<float>(); }
   const float* one() const { return constants_.as<float>() + 1; }
@@ -73,11 +96,21 @@ class Device {
   AttentionEngine attention_engine = AttentionEngine::best;  //!< something else only to compare
 
  private:
+  struct DestroyStream {
+    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+  };
+  struct DestroyBlas {
+    void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
+  };
+
+  DeviceOptions options_;  //!< with the stream that is used
   cudaDeviceProp properties_ = {};
-  cudaStream_t stream_ = nullptr;
-  cublasLtHandle_t blas_ = nullptr;
+  std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream> own_stream_;
+  std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, DestroyBlas> blas_;
+  std::shared_ptr<MemoryLedger> ledger_;
   Buffer constants_;  //!< and the flag
   std::array<Buffer, slots> scratch_;
+  mutable std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace tetrad::cuda

@@ -14,7 +14,9 @@ namespace {
 }  // namespace
 
 void check(cudaError_t result, SourcePlace where) {
-  if (result != cudaSuccess) fail_at(where, "CUDA", cudaGetErrorString(result));
+  if (result == cudaSuccess) return;
+  cudaGetLastError();  // reported here: the next launch shall not find it again
+  fail_at(where, "CUDA", cudaGetErrorString(result));
 }
 
 void check(cublasStatus_t result, SourcePlace where) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <mutex>
 #include <utility>
 
 #include "tetrad/backend/cuda/common/device.h"
@@ -13,6 +14,12 @@
 
 namespace tetrad::cuda {
 
+/// Held while a kernel's attributes, which belong to the process, are set and used.
+inline std::mutex& kernel_attributes() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 template <typename... Parameters, typename... Arguments>
 void launch(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
@@ -20,6 +27,17 @@ void launch(Device& device, std::int64_t blocks, int threads, std::size_t shared
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, device.stream()>>>(
       std::forward<Arguments>(arguments)...);
   check_launch();
+}
+
+/// launch() of a kernel that may want more shared memory than the usual 48 KiB. How much it may have is an attribute that all
+/// contexts share: nobody else must set it before the kernel is launched.
+template <typename... Parameters, typename... Arguments>
+void launch_with_shared(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
+                        void (*kernel)(Parameters...), Arguments&&... arguments) {
+  const std::lock_guard lock(kernel_attributes());
+  check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+  launch(device, blocks, threads, shared_bytes, kernel, std::forward<Arguments>(arguments)...);
 }
 
 struct Extent {

@@ -26,8 +26,8 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-/// Of all threads of the block, which all get the result; `shared` has a place for each warp. Ends with a
-/// barrier, so that `shared` can be used again.
+/// Combines the values of all threads of the block, which all get the result; `shared` has a place for each
+/// warp. Ends with a barrier, so that `shared` can be used again.
 template <typename T, typename Combine>
 __device__ inline T block_reduce(T value, T* shared, const Combine& combine, T neutral) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

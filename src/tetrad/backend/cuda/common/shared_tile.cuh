@@ -12,13 +12,13 @@ namespace tetrad::cuda {
 template <int kCols>
 struct SharedTile {
   Bf16* data;
-  int lane;  //!< of the thread in its warp
+  int lane;  //!< the thread's in its warp
 
   static constexpr int size(int rows) { return rows * kCols; }
 
-  /// Of vector `vector` (8 columns) of row `row`.
+  /// The address of vector `vector` (8 columns) of row `row`.
   __device__ Bf16* at(int row, int vector) const { return data + row * kCols + ((vector ^ (row & 7)) * 8); }
-  /// Of two neighbours; `col` is even.
+  /// The address of two neighbours; `col` is even.
   __device__ std::uint32_t& pair(int row, int col) const {
     return *reinterpret_cast<std::uint32_t*>(at(row, col / 8) + col % 8);
   }

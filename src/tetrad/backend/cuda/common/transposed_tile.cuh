@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
+#include "tetrad/backend/cuda/common/words.h"
 
 namespace tetrad::cuda {
 
@@ -49,7 +49,7 @@ class TransposedTile {
 TETRAD_HD inline FourWords transposed_bytes(const FourWords& rows) {
   const std::uint32_t even_low =
       byte_perm(rows.word[0], rows.word[1], 0x5140u);  // columns 0 and 1, rows 0 and 1
-  const std::uint32_t odd_low = byte_perm(rows.word[2], rows.word[3], 0x5140u);  // of rows 2 and 3
+  const std::uint32_t odd_low = byte_perm(rows.word[2], rows.word[3], 0x5140u);  // rows 2 and 3
   const std::uint32_t even_high = byte_perm(rows.word[0], rows.word[1], 0x7362u);
   const std::uint32_t odd_high = byte_perm(rows.word[2], rows.word[3], 0x7362u);
   return {{byte_perm(even_low, odd_low, 0x5410u), byte_perm(even_low, odd_low, 0x7632u),

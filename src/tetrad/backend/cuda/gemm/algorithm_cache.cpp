@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/gemm/algorithm_cache.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -42,6 +46,34 @@ std::optional<cublasLtMatmulAlgo_t> from_hex(const std::string& text) {
   return algorithm;
 }
 
+/// The right to add to a file, which other processes and other contexts of this one respect.
+class FileLock {
+ public:
+  explicit FileLock(const std::filesystem::path& path)
+      : file_(path.empty() ? -1 : open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+    if (file_ < 0) return;
+    int result = -1;
+    while ((result = flock(file_, LOCK_EX)) != 0 && errno == EINTR) {
+    }
+    is_held_ = result == 0;
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  ~FileLock() {
+    if (file_ >= 0) close(file_);
+  }
+
+  bool is_held() const { return is_held_; }
+  /// If it fails, the choice is made again in the next run.
+  void append(const std::string& line) const {
+    [[maybe_unused]] const ssize_t written = write(file_, line.data(), line.size());
+  }
+
+ private:
+  int file_;
+  bool is_held_ = false;
+};
+
 }  // namespace
 
 AlgorithmCache::AlgorithmCache(const std::string& device) {
@@ -51,8 +83,15 @@ AlgorithmCache::AlgorithmCache(const std::string& device) {
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   file_ = folder / name;
+  read();
+}
+
+void AlgorithmCache::read() {
   std::ifstream in(file_);
-  for (std::string line; std::getline(in, line);) {
+  in.seekg(read_until_);
+  for (std::string line;
+       std::getline(in, line) && !in.eof();) {  // a last line without an end is still being written
+    read_until_ = in.tellg();
     std::istringstream words(line);
     std::string problem;
     std::string algorithm;
@@ -67,11 +106,20 @@ std::optional<cublasLtMatmulAlgo_t> AlgorithmCache::find(const std::string& prob
   return found == known_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void AlgorithmCache::add(const std::string& problem, const cublasLtMatmulAlgo_t& algorithm) {
-  if (!known_.try_emplace(problem, algorithm).second || file_.empty()) return;
+cublasLtMatmulAlgo_t AlgorithmCache::find_or_choose(const std::string& problem,
+                                                    const std::function<cublasLtMatmulAlgo_t()>& choose) {
+  if (const auto known = find(problem)) return *known;
   std::error_code ignored;  // without the file only time is lost
   std::filesystem::create_directories(file_.parent_path(), ignored);
-  std::ofstream(file_, std::ios::app) << problem + " " + to_hex(algorithm) + "\n" << std::flush;
+  const FileLock lock(file_);
+  if (lock.is_held()) {
+    read();
+    if (const auto known = find(problem)) return *known;
+  }
+  const cublasLtMatmulAlgo_t chosen = choose();
+  known_.emplace(problem, chosen);
+  if (lock.is_held()) lock.append(problem + " " + to_hex(chosen) + "\n");
+  return chosen;
 }
 
 }  // namespace tetrad::cuda

@@ -79,9 +79,9 @@ cublasLtMatmulMatrixScale_t mode_of(Scaling scaling) {
 
 /// What decides about the kernel.
 struct Problem {
-  Columns a, b, out;  //!< of the caller's names
+  Columns a, b, out;  //!< named as the caller does
   bool a_row_major, b_row_major;
-  Scaling a_scaling = Scaling::none;  //!< of both or of neither
+  Scaling a_scaling = Scaling::none;  //!< both are scaled or neither is
   Scaling b_scaling = Scaling::none;
   bool is_scaled() const { return a_scaling != Scaling::none; }
   std::int64_t depth() const { return a_row_major ? a.rows : a.cols; }
@@ -89,12 +89,16 @@ struct Problem {
   bool operator<(const Problem& other) const { return key() < other.key(); }
 };
 
-template <typename T, cublasStatus_t (*destroy)(T)>
+template <auto destroy>
 struct Destroy {
-  void operator()(T value) const { destroy(value); }
+  template <typename T>
+  void operator()(T value) const {
+    destroy(value);
+  }
 };
-template <typename T, cublasStatus_t (*destroy)(T)>
-using Handle = std::unique_ptr<std::remove_pointer_t<T>, Destroy<T, destroy>>;
+template <typename T, auto destroy>
+using Handle = std::unique_ptr<std::remove_pointer_t<T>, Destroy<destroy>>;
+using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 using Layout = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Description = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
@@ -106,11 +110,17 @@ Layout make_layout(const Columns& columns) {
   return Layout(layout);
 }
 
+Event make_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreate(&event));
+  return Event(event);
+}
+
 std::string name_of(const Columns& columns) {
   return fmt::format("{}:{}x{}:{}:{}", name_of(columns.dtype), columns.rows, columns.cols, columns.stride,
                      columns.alignment);
 }
-/// One word that tells problems apart.
+/// One word for each problem.
 std::string name_of(const Problem& problem) {
   const auto operand = [](const Columns& columns, bool row_major, Scaling scaling) {
     return name_of(columns) + (row_major ? "r" : "c") + (scaling == Scaling::block128_f32 ? "s" : "");
@@ -126,7 +136,7 @@ struct Arguments {
   void* out;
   const float* alpha;
   const float* beta;
-  const void* a_scales = nullptr;  //!< of a scaled problem, like the next
+  const void* a_scales = nullptr;  //!< in a scaled problem, like the next
   const void* b_scales = nullptr;
 };
 
@@ -134,7 +144,7 @@ struct Arguments {
 class Plan {
  public:
   /// Chooses a kernel by timing it on the arguments, unless the choice is known.
-  Plan(Device& device, const Problem& problem, const Arguments& arguments)
+  Plan(Device& device, AlgorithmCache& cache, const Problem& problem, const Arguments& arguments)
       : first_(make_layout(problem.b)),
         second_(make_layout(problem.a)),
         out_(make_layout(problem.out)),
@@ -150,7 +160,7 @@ class Plan {
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode_of(problem.a_scaling));
       set_scales(arguments);
     }
-    choose(device, problem, arguments);
+    choose(device, cache, problem, arguments);
   }
 
   /// False where cuBLASLt has no kernel.
@@ -205,7 +215,7 @@ class Plan {
     return algorithms;
   }
 
-  void choose(Device& device, const Problem& problem, const Arguments& arguments) {
+  void choose(Device& device, AlgorithmCache& cache, const Problem& problem, const Arguments& arguments) {
     const std::vector<cublasLtMatmulAlgo_t> algorithms = candidates(device, problem);
     if (algorithms.empty()) return;
     algorithm_ = algorithms.front();
@@ -214,16 +224,9 @@ class Plan {
             static_cast<double>(problem.depth()) <
         kWorthTiming)
       return;
-    static AlgorithmCache cache(fmt::format("{}-{}-cublasLt{}", device.properties().name,
-                                            device.multiprocessors(), cublasLtGetVersion()));
-    const std::string name = name_of(problem);
-    if (const auto known = cache.find(name)) {
-      algorithm_ = *known;
-      return;
-    }
-    const cublasLtMatmulAlgo_t best = fastest(device, problem, arguments, algorithms);
-    cache.add(name, best);
-    algorithm_ = best;
+    if (!device.tunes()) return;
+    algorithm_ = cache.find_or_choose(name_of(problem),
+                                      [&] { return fastest(device, problem, arguments, algorithms); });
   }
 
   /// The first that is clearly faster than those before it: cuBLASLt's own order is a good guess.
@@ -253,18 +256,14 @@ class Plan {
 
   template <typename Work>
   static float milliseconds(Device& device, const Work& work) {
-    cudaEvent_t begin = nullptr;
-    cudaEvent_t end = nullptr;
-    check(cudaEventCreate(&begin));
-    check(cudaEventCreate(&end));
-    check(cudaEventRecord(begin, device.stream()));
+    const Event begin = make_event();
+    const Event end = make_event();
+    check(cudaEventRecord(begin.get(), device.stream()));
     work();
-    check(cudaEventRecord(end, device.stream()));
-    check(cudaEventSynchronize(end));
+    check(cudaEventRecord(end.get(), device.stream()));
+    check(cudaEventSynchronize(end.get()));
     float time = 0;
-    check(cudaEventElapsedTime(&time, begin, end));
-    check(cudaEventDestroy(begin));
-    check(cudaEventDestroy(end));
+    check(cudaEventElapsedTime(&time, begin.get(), end.get()));
     return time;
   }
 
@@ -274,11 +273,26 @@ class Plan {
   std::optional<cublasLtMatmulAlgo_t> algorithm_;  //!< none: cuBLASLt has no kernel
 };
 
+/// What a context keeps of its products.
+class Plans {
+ public:
+  explicit Plans(const Device& device)
+      : cache_(fmt::format("{}-{}-cublasLt{}", device.properties().name, device.multiprocessors(),
+                           cublasLtGetVersion())) {}
+
+  const Plan& plan(Device& device, const Problem& problem, const Arguments& arguments) {
+    auto found = plans_.find(problem);
+    if (found == plans_.end()) found = plans_.try_emplace(problem, device, cache_, problem, arguments).first;
+    return found->second;
+  }
+
+ private:
+  AlgorithmCache cache_;
+  std::map<Problem, Plan> plans_;
+};
+
 bool run(Device& device, const Problem& problem, const Arguments& arguments) {
-  static std::map<Problem, Plan> plans;
-  auto found = plans.find(problem);
-  if (found == plans.end()) found = plans.try_emplace(problem, device, problem, arguments).first;
-  return found->second.run(device, arguments);
+  return device.kept<Plans>().plan(device, problem, arguments).run(device, arguments);
 }
 
 }  // namespace

@@ -3,10 +3,9 @@
 
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
-#include "tetrad/backend/cuda/gemm/fp8_operand.h"
 #include "tetrad/backend/cuda/gemm/native.h"
-#include "tetrad/backend/cuda/gemm/nvfp4_operand.h"
-#include "tetrad/backend/cuda/layers/elementwise.h"
+#include "tetrad/backend/cuda/gemm/scaled_operand.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 #include "tetrad/backend/cuda/quantize/quantize.h"
 #include "tetrad/core/tensor.h"
 #include "tetrad/numerics/nvfp4.h"
@@ -54,9 +53,9 @@ const float* alpha_of(Device& device, const GemmOperand& a, const GemmOperand& b
 bool multiply_natively(Device& device, const GemmOperand& a, const GemmOperand& b,
                        const MutableMatrixView& out, const float* alpha, const float* beta) {
   if (!is_native_output(out)) return false;
-  if (device.is_native(Format::fp8) && is_native_fp8(a) && is_native_fp8(b))
+  if (is_native(Format::fp8, device.properties().major) && is_native_fp8(a) && is_native_fp8(b))
     return multiply(device, fp8_operands(device, a, b), out, alpha, beta);
-  if (device.is_native(Format::nvfp4) && is_native_nvfp4(a) && is_native_nvfp4(b))
+  if (is_native(Format::nvfp4, device.properties().major) && is_native_nvfp4(a) && is_native_nvfp4(b))
     return multiply(device, nvfp4_operands(device, a, b), out, alpha, beta);
   return false;
 }

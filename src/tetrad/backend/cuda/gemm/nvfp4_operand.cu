@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/backend/cuda/gemm/nvfp4_operand.h"
+#include "tetrad/backend/cuda/gemm/scaled_operand.h"
 
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/gemm/nvfp4_swizzled_scales.cuh"

@@ -18,13 +18,13 @@ struct SwizzledScales {
   std::int64_t rows, columns;
   std::uint8_t* out;
 
-  static constexpr std::int64_t kPieceRows = 32;  //!< of a tile whose rows lie 16 bytes apart
+  static constexpr std::int64_t kPieceRows = 32;  //!< rows of a tile that lie 16 bytes apart
   static_assert(blackwell::scale_offset(kPieceRows, 0, 1) == 4 &&
                     blackwell::scale_offset(3 * kPieceRows, 0, 1) == 12 &&
                     blackwell::scale_offset(1, 0, 1) == 16,
                 "four scale columns of four rows 32 apart are 16 neighbouring bytes");
 
-  /// Of 16 bytes each, the padding included; neighbours in memory.
+  /// How many, each of 16 bytes, the padding included; neighbours in memory.
   TETRAD_HD std::int64_t pieces() const {
     return blackwell::scale_bytes(rows, columns) / static_cast<std::int64_t>(sizeof(FourWords));
   }

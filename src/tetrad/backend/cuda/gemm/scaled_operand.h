@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
+#include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/core/dtype.h"
+#include "tetrad/ops/gemm.h"
 
 namespace tetrad::cuda {
 
@@ -28,5 +30,13 @@ struct ScaledOperand {
 struct ScaledOperands {
   ScaledOperand a, b;
 };
+
+// From operands that are both native (native.h). What has to be rearranged is written to Device::operand_a
+// and operand_b.
+
+/// FP8 as Hopper's matrix units take it.
+ScaledOperands fp8_operands(Device& device, const GemmOperand& a, const GemmOperand& b);
+/// NVFP4 as Blackwell's do.
+ScaledOperands nvfp4_operands(Device& device, const GemmOperand& a, const GemmOperand& b);
 
 }  // namespace tetrad::cuda

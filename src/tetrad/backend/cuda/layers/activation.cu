@@ -3,7 +3,7 @@
 // those that take a row's neighbours, and those that take patches of 16 rows and report the largest
 // magnitudes of what they write, which the transform down the columns needs whole patches for.
 
-#include "tetrad/backend/cuda/layers/activation.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 
 #include "tetrad/backend/cuda/common/element.cuh"
 #include "tetrad/backend/cuda/common/launch.cuh"
@@ -16,7 +16,7 @@ namespace {
 
 /// `up` lies `width` columns after the gate.
 struct Swiglu {
-  static constexpr int kParts = 2;  //!< of the input, each as wide as the output
+  static constexpr int kParts = 2;  //!< parts of the input, each as wide as the output
 
   template <int kWidth>
   static __device__ void apply(const float (&x)[kParts][kWidth], float (&y)[kWidth]) {

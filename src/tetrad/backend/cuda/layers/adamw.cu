@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All tensors in one launch: a row of blocks for each.
 
-#include "tetrad/backend/cuda/layers/adamw.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 
 #include <cmath>
 #include <vector>

@@ -3,7 +3,7 @@
 // equal ids, in pieces of fixed length, so that neither a rare nor a frequent id makes the others wait, and
 // every sum has one order.
 
-#include "tetrad/backend/cuda/layers/embedding.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 
 #include <cub/device/device_radix_sort.cuh>
 

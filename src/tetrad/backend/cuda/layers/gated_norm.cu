@@ -9,7 +9,7 @@
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/common/math.cuh"
 #include "tetrad/backend/cuda/common/reduce.cuh"
-#include "tetrad/backend/cuda/layers/norm.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 
 namespace tetrad::cuda {
 namespace {
@@ -201,7 +201,7 @@ __global__ void any_gated_norm_dweight_kernel(GatedShape shape, GatedBackwardVie
   if (piece * kPiece < shape.tokens) partial[index] = sum;
 }
 
-constexpr int kMostVectors = 4;  //!< of kWide channels, that a lane holds
+constexpr int kMostVectors = 4;  //!< the most vectors of kWide channels that a lane holds
 
 /// Calls body with the number of vectors of a lane, or with 0 where the general kernels have to do it.
 template <typename Body>

@@ -2,7 +2,7 @@
 // For a chunk of tokens: logits by one product, then a block per token turns its row of logits into a loss
 // and into the gradient of the logits, then two more products. Logits exist for one chunk at a time.
 
-#include "tetrad/backend/cuda/layers/loss.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 
 #include "tetrad/backend/cuda/common/element.cuh"
 #include "tetrad/backend/cuda/common/launch.cuh"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 1024;
 
-/// Of values seen so far: their maximum and the sum of exp(value - maximum).
+/// What is known of the values seen so far: their maximum and the sum of exp(value - maximum).
 struct Softmax {
   float maximum;
   float sum;
@@ -109,10 +109,8 @@ void softmax(Device& device, std::int64_t count, const float* logits, std::int64
            gradient_scale, dlogits);
     return;
   }
-  check(cudaFuncSetAttribute(softmax_kernel<T, kWidth, true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(row_bytes)));
-  launch(device, count, kThreads, row_bytes, softmax_kernel<T, kWidth, true>, logits, vocab, targets, losses,
-         gradient_scale, dlogits);
+  launch_with_shared(device, count, kThreads, row_bytes, softmax_kernel<T, kWidth, true>, logits, vocab,
+                     targets, losses, gradient_scale, dlogits);
 }
 
 }  // namespace

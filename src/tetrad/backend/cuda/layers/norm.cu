@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block works on one row after the other and holds it in registers, so everything is read once.
 
-#include "tetrad/backend/cuda/layers/norm.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 
 #include "tetrad/backend/cuda/common/column_sums.cuh"
 #include "tetrad/backend/cuda/common/element.cuh"
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 /// How a row is shared out among the threads of a block.
 struct RowShape {
   int threads;
-  std::int64_t groups;  //!< of columns, per thread
+  std::int64_t groups;  //!< groups of columns per thread
 };
 RowShape shape_for(std::int64_t cols, int width) {
   const std::int64_t units = ceil_div(cols, std::int64_t{width});

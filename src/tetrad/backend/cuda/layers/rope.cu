@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/backend/cuda/layers/rope.h"
+#include "tetrad/backend/cuda/layers/layers.h"
 
 #include "tetrad/backend/cuda/common/element.cuh"
 #include "tetrad/backend/cuda/common/launch.cuh"

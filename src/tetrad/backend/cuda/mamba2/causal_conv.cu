@@ -22,8 +22,8 @@ constexpr int kUsualKernel = 4;  //!< the one that is worth registers
 struct ConvShape {
   std::int64_t batch, sequence, channels;
   std::int64_t kernel;
-  std::int64_t strips;  //!< of kLanes groups of channels
-  std::int64_t spans;   //!< of kPieces * kPiece tokens, in a sequence
+  std::int64_t strips;  //!< each has kLanes groups of channels
+  std::int64_t spans;   //!< in a sequence, each with kPieces * kPiece tokens
 };
 
 ConvShape shape_of(std::int64_t batch, std::int64_t sequence, std::int64_t kernel, std::int64_t channels,
@@ -42,8 +42,8 @@ std::int64_t blocks_of(const ConvShape& shape) { return shape.batch * shape.span
 struct Place {
   std::int64_t channel;      //!< first of the group
   std::int64_t first, last;  //!< tokens of the sequence; none where the piece lies beyond its end
-  std::int64_t row;          //!< of the sequence's first token
-  std::int64_t span;         //!< of all sequences'
+  std::int64_t row;          //!< the sequence's first token
+  std::int64_t span;         //!< counted over all sequences
 };
 
 template <int kWidth>

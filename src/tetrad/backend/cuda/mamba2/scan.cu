@@ -3,8 +3,7 @@
 
 #include "tetrad/backend/cuda/mamba2/mamba2.h"
 #include "tetrad/backend/cuda/mamba2/scan.cuh"
-#include "tetrad/backend/cuda/mamba2/scan_mma.h"
-#include "tetrad/backend/cuda/mamba2/scan_recurrence.h"
+#include "tetrad/backend/cuda/mamba2/scan_kernels.cuh"
 
 namespace tetrad::cuda {
 

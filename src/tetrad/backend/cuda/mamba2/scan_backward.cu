@@ -5,9 +5,7 @@
 #include "tetrad/backend/cuda/common/column_sums.cuh"
 #include "tetrad/backend/cuda/mamba2/mamba2.h"
 #include "tetrad/backend/cuda/mamba2/scan.cuh"
-#include "tetrad/backend/cuda/mamba2/scan_gradients.h"
-#include "tetrad/backend/cuda/mamba2/scan_mma.h"
-#include "tetrad/backend/cuda/mamba2/scan_recurrence.h"
+#include "tetrad/backend/cuda/mamba2/scan_kernels.cuh"
 
 namespace tetrad::cuda {
 namespace {

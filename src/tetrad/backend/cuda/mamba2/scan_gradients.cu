@@ -6,7 +6,7 @@
 // One kernel takes a tile of a head and gives dx and ddt; a second takes a tile of a group, whose heads share
 // B and C, and gives db and dc.
 
-#include "tetrad/backend/cuda/mamba2/scan_gradients.h"
+#include "tetrad/backend/cuda/mamba2/scan_kernels.cuh"
 
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/common/math.cuh"
@@ -42,8 +42,8 @@ struct HeadTile {
 /// Where a block works.
 struct HeadTask {
   std::int64_t tile, head, group;
-  std::int64_t index;  //!< of (sequence, tile, head)
-  std::int64_t row;    //!< of the tile's first token
+  std::int64_t index;  //!< number of (sequence, tile, head)
+  std::int64_t row;    //!< the tile's first token
   int length;
   bool is_first, is_last;
 

@@ -6,7 +6,7 @@
 
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/mamba2/scan_gradients_mma.cuh"
-#include "tetrad/backend/cuda/mamba2/scan_mma.h"
+#include "tetrad/backend/cuda/mamba2/scan_kernels.cuh"
 #include "tetrad/backend/cuda/mamba2/scan_step_gradients_mma.cuh"
 
 namespace tetrad::cuda {
@@ -26,9 +26,9 @@ struct GradientOp {
 struct GradientTask {
   int tiles;
   int group, tile, batch;
-  int head, heads;   //!< of the group
+  int head, heads;   //!< the group's first head, and how many it has
   int length;        //!< tokens
-  std::int64_t row;  //!< of the first
+  std::int64_t row;  //!< where the first lies
 
   explicit __device__ GradientTask(const Mamba2Shape& shape)
       : tiles(static_cast<int>((shape.sequence + kTile - 1) / kTile)),
@@ -41,7 +41,7 @@ struct GradientTask {
     const std::int64_t left = shape.sequence - std::int64_t{tile} * kTile;
     length = left < kTile ? static_cast<int>(left) : kTile;
   }
-  /// Of (sequence, tile, head).
+  /// Number of (sequence, tile, head).
   __device__ std::int64_t index(const Mamba2Shape& shape, int of_head) const {
     return (std::int64_t{batch} * tiles + tile) * shape.heads + of_head;
   }
@@ -168,11 +168,9 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
 template <int kState>
 void launch_gradients(Device& device, const GradientOp& op) {
   constexpr std::size_t kBytes = sizeof(GradientMemory<kState>);
-  check(cudaFuncSetAttribute(gradients_kernel<kState>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(kBytes)));
   const std::int64_t tiles = ceil_div(op.shape.sequence, kTile);
-  launch(device, op.shape.batch * tiles * op.shape.groups, kGradientThreads, kBytes, gradients_kernel<kState>,
-         op);
+  launch_with_shared(device, op.shape.batch * tiles * op.shape.groups, kGradientThreads, kBytes,
+                     gradients_kernel<kState>, op);
 }
 
 }  // namespace

@@ -8,22 +8,22 @@ namespace tetrad::cuda {
 
 inline constexpr int kGradientThreads = 512;
 inline constexpr int kGradientWarps = kGradientThreads / kWarp;
-inline constexpr int kSegments = kGradientThreads / kTile;  //!< of a column of pairs, summed apart
+inline constexpr int kSegments = kGradientThreads / kTile;  //!< parts of a column of pairs, summed apart
 inline constexpr int kSegment = kTile / kSegments;
 inline constexpr int kQuarters = 4;
 
 template <int kState>
 struct GradientMemory {
-  // of the group
+  // What a group has.
   alignas(128) Bf16 b[SharedTile<kState>::size(kTile)];
   alignas(128) Bf16 c[SharedTile<kState>::size(kTile)];
-  // of a head, fetched during the turn before
+  // What a head has, fetched while the head before it is worked on.
   alignas(128) Bf16 x[2][SharedTile<kHeadDim>::size(kTile)];
   alignas(128) Bf16 dy[2][SharedTile<kHeadDim>::size(kTile)];
   alignas(128) Bf16 state[2][SharedTile<kState>::size(kHeadDim)];   //!< before the tile
   alignas(128) Bf16 dstate[2][SharedTile<kState>::size(kHeadDim)];  //!< gradient of the state after the tile
   alignas(16) TileSteps steps[2];
-  // of a head, during its turn
+  // What a head has while it is worked on.
   alignas(128) Bf16 mix[2][SharedTile<kTile>::size(kTile)];  //!< as the sum of two BF16 values
   alignas(16) float shares[kTile][kTile + 8];  //!< padded for the banks; dmix * products * decays, then their
                                                //!< sums down the columns
@@ -39,7 +39,7 @@ struct GradientMemory {
 struct GradientPlace {
   int thread, lane, warp;
   int token;    //!< first of the warp's 16
-  int quarter;  //!< of the other dimension
+  int quarter;  //!< which one of the other dimension
   int row;      //!< the lane's first row among the 16, the second is 8 below
   int pair;     //!< the lane's columns in a tile: this and the next
 

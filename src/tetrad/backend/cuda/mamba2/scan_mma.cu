@@ -3,9 +3,9 @@
 // with the state in registers, so that nothing but inputs, output and the wanted states touches memory. In a
 // tile, with E[t, s] the product of the decays s + 1 … t and H the state before it,
 //   y[t] = sum over s <= t of (C[t] . B[s]) E[t, s] dt[s] x[s]  +  E[t, before] H . C[t]  +  D x[t].
-// Of y, warp w has tokens 16 (w / 2) … and half w % 2 of the channels.
+// Warp w has, in y, tokens 16 (w / 2) … and half w % 2 of the channels.
 
-#include "tetrad/backend/cuda/mamba2/scan_mma.h"
+#include "tetrad/backend/cuda/mamba2/scan_kernels.cuh"
 
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/mamba2/scan_mma.cuh"
@@ -27,7 +27,7 @@ struct ForwardMemory {
 struct ForwardPlace {
   int lane;
   int token;  //!< first of the warp's 16
-  int half;   //!< of the channels
+  int half;   //!< which one of the channels
   int row;    //!< the lane's first row among the 16, the second is 8 below
   int pair;   //!< the lane's columns in a tile: this and the next
 
@@ -219,10 +219,8 @@ __global__ void __launch_bounds__(kScanThreads, 2)
 template <int kState>
 void launch_forward(Device& device, const ScanForward& op) {
   constexpr std::size_t kBytes = sizeof(ForwardMemory<kState>);
-  check(cudaFuncSetAttribute(forward_kernel<kState>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(kBytes)));
-  launch(device, op.shape.batch * op.shape.heads, kScanThreads, kBytes, forward_kernel<kState>, op.shape,
-         views_of<Bf16>(op.in), view_as<Bf16>(op.y), op.chunk_states);
+  launch_with_shared(device, op.shape.batch * op.shape.heads, kScanThreads, kBytes, forward_kernel<kState>,
+                     op.shape, views_of<Bf16>(op.in), view_as<Bf16>(op.y), op.chunk_states);
 }
 
 bool fits(const Mamba2Shape& shape, const ScanInputs& in) {

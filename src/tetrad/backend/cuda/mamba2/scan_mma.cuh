@@ -89,7 +89,7 @@ struct RawSteps {
 /// A warp's share of a head's state, [kHeadDim, kState] in f32.
 template <int kState>
 struct StateShare {
-  static constexpr int kTiles = kState / 2 / 8;  //!< of 16 x 8
+  static constexpr int kTiles = kState / 2 / 8;  //!< results of 16 x 8
   float of[kTiles][4];
 
   static __device__ int first_row(int thread) { return thread / kWarp / 2 * 16; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tetrad/backend/cuda/mamba2/scan_recurrence.h"
+#include "tetrad/backend/cuda/mamba2/scan_kernels.cuh"
 
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/common/math.cuh"

@@ -3,8 +3,8 @@
 // every tile. A block takes one head over a run of tiles, with the state in registers.
 
 #include "tetrad/backend/cuda/common/launch.cuh"
+#include "tetrad/backend/cuda/mamba2/scan_kernels.cuh"
 #include "tetrad/backend/cuda/mamba2/scan_mma.cuh"
-#include "tetrad/backend/cuda/mamba2/scan_mma.h"
 
 namespace tetrad::cuda {
 namespace {
@@ -99,10 +99,8 @@ __global__ void __launch_bounds__(kScanThreads, 2)
 template <int kState, bool kForwards>
 void launch_passing(Device& device, const Mamba2Shape& shape, const Passing<kState, kForwards>& op) {
   constexpr std::size_t kBytes = sizeof(StatesMemory<kState>);
-  check(cudaFuncSetAttribute(pass_states_kernel<kState, kForwards>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes)));
-  launch(device, shape.batch * op.runs * shape.heads, kScanThreads, kBytes,
-         pass_states_kernel<kState, kForwards>, shape, op);
+  launch_with_shared(device, shape.batch * op.runs * shape.heads, kScanThreads, kBytes,
+                     pass_states_kernel<kState, kForwards>, shape, op);
 }
 
 template <typename Body>

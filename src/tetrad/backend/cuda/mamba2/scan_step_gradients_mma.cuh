@@ -39,7 +39,7 @@ __device__ inline void sum_below(const TileSteps& steps, GradientMemory<kState>&
 
 template <int kState>
 __device__ inline void sum_decays(GradientMemory<kState>& memory) {
-  constexpr int kLanes = kGradientThreads / kTile;  // of a row
+  constexpr int kLanes = kGradientThreads / kTile;  // that share a row
   const int row = static_cast<int>(threadIdx.x) / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   float sum = 0;
@@ -50,7 +50,7 @@ __device__ inline void sum_decays(GradientMemory<kState>& memory) {
   if (lane == 0) memory.dlog[row] = sum;
 }
 
-/// Of two neighbouring tokens.
+/// The gradients of two neighbouring tokens.
 struct StepGradients {
   float ddt[2];   //!< gradient of dt but for the decays …
   float dlog[2];  //!< … and of the decays' logarithms

@@ -10,16 +10,10 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tetrad/backend/cuda/common/words.h"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/numerics/e2m1.h"
 #include "tetrad/numerics/host_device.h"
-
-// For loops over registers in functions that the host compiles too.
-#if defined(__CUDA_ARCH__)
-#define TETRAD_UNROLL_ON_DEVICE _Pragma("unroll")
-#else
-#define TETRAD_UNROLL_ON_DEVICE
-#endif
 
 // Casts to E2M1 are an instruction on Blackwell, where code is compiled for one generation ("100a", "120f").
 #if defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ >= 1000
@@ -27,27 +21,6 @@
 #endif
 
 namespace tetrad::cuda {
-
-/// Keeps the compiler from computing a value again in each branch that uses it.
-TETRAD_HD inline std::uint32_t in_register(std::uint32_t value) {
-#if defined(__CUDA_ARCH__)
-  asm volatile("" : "+r"(value));
-#endif
-  return value;
-}
-
-/// Byte i of the result is byte (selector nibble i) of the eight in (low, high).
-TETRAD_HD inline std::uint32_t byte_perm(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
-#if defined(__CUDA_ARCH__)
-  return __byte_perm(low, high, selector);
-#else
-  const std::uint64_t bytes = static_cast<std::uint64_t>(high) << 32 | low;
-  std::uint32_t result = 0;
-  for (int i = 0; i < 4; ++i)
-    result |= static_cast<std::uint32_t>(bytes >> (8 * (selector >> (4 * i) & 7u)) & 0xFFu) << (8 * i);
-  return result;
-#endif
-}
 
 /// a * b rounded toward zero, subnormals included.
 TETRAD_HD inline float mul_toward_zero(float a, float b) {
@@ -117,13 +90,6 @@ TETRAD_HD inline std::uint32_t mul_pairs(std::uint32_t a, std::uint32_t b) {
 }
 
 /// Two or four words in one access.
-struct alignas(8) TwoWords {
-  std::uint32_t word[2];
-};
-struct alignas(16) FourWords {
-  std::uint32_t word[4];
-};
-
 inline constexpr std::uint32_t kSignsOfPair = 0x80008000u;
 inline constexpr std::uint32_t kMagnitudesOfPair = 0x7FFF7FFFu;
 

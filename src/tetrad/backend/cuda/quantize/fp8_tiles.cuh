@@ -38,7 +38,7 @@ struct TileProblem {
   TileForm row_form, column_form;
 
   struct Place {
-    std::int64_t row, col;  //!< of the tile's first element
+    std::int64_t row, col;  //!< the tile's first element
   };
   TETRAD_HD Place tile(std::uint32_t index) const {
     const std::uint32_t row = index / tiles_per_row;
@@ -54,7 +54,7 @@ inline TileForm tile_form(const QuantProblem& p) {
           row_major ? 1 : p.scale_rows};
 }
 
-/// Of a problem that suits_fp8_1x128(), or of one by rows and one by columns of the same matrix.
+/// For a problem that suits_fp8_1x128(), or for one by rows and one by columns of the same matrix.
 inline TileProblem tile_problem(const QuantProblem& p) {
   TileProblem result;
   const bool rows = p.is_row_major();
@@ -75,7 +75,7 @@ inline TileProblem tile_problem(const QuantProblem& row, const QuantProblem& col
 /// FP8 1x128 of BF16, to nearest: rows into row-major codes, columns into either order.
 inline bool suits_fp8_1x128(const QuantProblem& p) {
   const std::int64_t stride = p.is_row_major() ? p.row_stride : p.col_stride;
-  const std::int64_t length = p.is_row_major() ? p.cols : p.rows;  // of a row of memory
+  const std::int64_t length = p.is_row_major() ? p.cols : p.rows;  // a row of memory
   constexpr std::int64_t kVector = kSquare * static_cast<std::int64_t>(sizeof(Bf16));
   const std::int64_t tiles = ((p.rows + kTile - 1) / kTile) * ((p.cols + kTile - 1) / kTile);
   return p.format == Format::fp8 && p.dtype == DType::bf16 && !p.whole && p.block_row_shift == 0 &&
@@ -104,7 +104,7 @@ struct Square {
 /// Where a thread's square lies.
 struct SquarePlace {
   std::int64_t row, col;
-  int rows;  //!< of the square inside the matrix; columns are all inside then
+  int rows;  //!< how many of the square's rows are inside the matrix; columns are all inside then
 };
 TETRAD_HD inline SquarePlace square_place(const TileProblem& p, const TileProblem::Place& tile, int thread) {
   const std::int64_t row = tile.row + thread / kSquares * kSquare;
@@ -134,7 +134,7 @@ struct Maxima {
 };
 TETRAD_HD inline Maxima maxima_of(const Square& square) {
   Maxima result = {};
-  std::uint32_t even = 0;  // of two rows, two halves each, whose larger one is wanted
+  std::uint32_t even = 0;  // maxima of two rows, two halves each, whose larger one is wanted
   TETRAD_UNROLL_ON_DEVICE
   for (int r = 0; r < kSquare; ++r) {
     std::uint32_t of_row = 0;
@@ -165,7 +165,7 @@ TETRAD_HD inline void share_maxima(const Square& square, int thread, TileShared&
 /// The scale of one row or column of the tile; returns the bits of its amax.
 TETRAD_HD inline std::uint32_t share_scale(const TileShared::Maxima& maxima, int line, float (&encode)[kTile],
                                            float* stored) {
-  std::uint32_t pair = 0;  // of this line and its neighbour
+  std::uint32_t pair = 0;  // maxima of this line and its neighbour
   TETRAD_UNROLL_ON_DEVICE
   for (const auto& squares : maxima)
     pair = max_halves(pair, squares[line / kSquare].word[line % kSquare / 2]);

@@ -21,7 +21,7 @@ TETRAD_HD inline BlockEncoding mx_encoding_of(float amax) {
   return {scale.byte, scale.encode, scale.encode >= kLeast};
 }
 
-/// Of values below 8: what is beyond 6 stays 6.
+/// For values below 8: what is beyond 6 stays 6.
 template <bool kStochastic, bool kTame>
 TETRAD_HD inline std::uint32_t mx_magnitudes(const EightValues<kStochastic, kTame>& eight) {
   const std::uint32_t nibbles = eight.magnitudes();
@@ -32,7 +32,7 @@ TETRAD_HD inline std::uint32_t mx_magnitudes(const EightValues<kStochastic, kTam
 
 inline constexpr int kMxPart = 8;                           //!< elements of a thread
 inline constexpr int kMxThreads = mxfp4::kBlock / kMxPart;  //!< that share a block
-inline constexpr int kMxPartsPerGroup = kGroup / kMxPart;   //!< of those that share random bits
+inline constexpr int kMxPartsPerGroup = kGroup / kMxPart;   //!< which share random bits
 
 /// A thread's part of a row.
 template <typename T>
@@ -264,7 +264,7 @@ TETRAD_HD inline std::uint32_t encode_four_rows(const Strip<T>& strip, int first
 template <bool kStochastic, bool kOperand, bool kTame, typename T>
 TETRAD_HD inline void store_strip(const QuantProblem& p, const StripPlace& at, const StripEncoding& block,
                                   std::uint32_t scales, const Strip<T>& strip) {
-  const std::int64_t row = at.block * mxfp4::kBlock;  // of memory
+  const std::int64_t row = at.block * mxfp4::kBlock;  // in memory
   TETRAD_UNROLL_ON_DEVICE
   for (int group = 0; group < mxfp4::kBlock; group += kGroup) {
     PhiloxWords random[2] = {};

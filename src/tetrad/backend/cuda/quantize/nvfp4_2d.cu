@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) encode_kernel(QuantProblem p, Memory
   const auto per_row = static_cast<std::uint32_t>(memory.cols / kPatchCols);
   const std::uint32_t count = static_cast<std::uint32_t>(memory.rows / kPatchRows) * per_row;
   const std::uint32_t index = blockIdx.x * kThreads + threadIdx.x;
-  const bool inside = index < count;  // of all four lanes of a block, or of none
+  const bool inside = index < count;  // holds for all four lanes of a block, or for none
   const std::uint32_t block = index / max(per_row, 1u);
   const std::int64_t row = std::int64_t{block} * kPatchRows;
   const std::int64_t col = std::int64_t{index - block * per_row} * kPatchCols;

@@ -66,7 +66,7 @@ TETRAD_HD inline float transformed_amax(float (&v)[16], float amax) {
   }
   return amax;
 }
-/// Of the transformed values: scaling and rounding keep the order, so the largest alone needs them.
+/// The amax of the transformed values: scaling and rounding keep the order, so the largest alone needs them.
 TETRAD_HD inline std::uint32_t amax_bits_after_scaling(float amax) {
   return std::bit_cast<std::uint32_t>(round_to_bf16(amax * 0.25f)) & 0x7FFFFFFFu;
 }

@@ -58,7 +58,7 @@ TETRAD_HD inline void store_patch(const QuantProblem& p, const PatchPlace& at, c
           poisoned ? 0x7FFF7FFFu : pack_bf16(E4m3::decode(bytes & 0xFFu), E4m3::decode(bytes >> 8 & 0xFFu));
     }
   }
-  const std::int64_t row = std::int64_t{at.block} * kPatchRows;  // of memory
+  const std::int64_t row = std::int64_t{at.block} * kPatchRows;  // in memory
   const std::uint32_t bias = bias_of(p);
   TETRAD_UNROLL_ON_DEVICE
   for (int k = 0; k < kPatchRows / 2; ++k) {

@@ -38,13 +38,14 @@ QuantProblem make_problem(const MatrixView& consumed, const QuantSpec& spec, con
   p.block_rows_total = ceil_div(p.rows, block.rows);
   p.block_cols_total = ceil_div(p.cols, block.cols);
   p.random = options.random;
+  p.key = options.key;
   std::uint32_t key[2] = {static_cast<std::uint32_t>(p.random.seed),
                           static_cast<std::uint32_t>(p.random.seed >> 32)};
   for (auto& round : p.round_keys) {
     round[0] = key[0];
     round[1] = key[1];
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
+    key[0] += kPhiloxLowStep;
+    key[1] += kPhiloxHighStep;
   }
   p.part = options.part;
   if (p.part.total_cols == 0) p.part.total_cols = p.cols;

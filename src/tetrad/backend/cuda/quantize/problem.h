@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "tetrad/backend/codec.h"
-#include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
+#include "tetrad/backend/cuda/common/words.h"
 #include "tetrad/numerics/bf16.h"
 #include "tetrad/ops/quantize.h"
 
@@ -21,7 +21,7 @@ inline constexpr int kGroup = RandomStream::kGroup;  //!< elements that share ra
 
 /// The per-tensor state between the passes, in the device's memory.
 struct QuantState {
-  std::uint32_t amax_bits;  //!< of |x|, the largest: NaN and infinity are above everything
+  std::uint32_t amax_bits;  //!< the largest of the bits of |x|: NaN and infinity are above everything
 };
 
 struct QuantProblem {
@@ -42,8 +42,9 @@ struct QuantProblem {
   std::int64_t block_cols_total = 0;
 
   RandomStream random = {};
+  const RandomKey* key = nullptr;  //!< in device memory: replaces seed, step and microbatch of `random`
   static constexpr int kRounds = 10;
-  std::uint32_t round_keys[kRounds][2] = {};  //!< of Philox, the same for every thread
+  std::uint32_t round_keys[kRounds][2] = {};  //!< Philox's, the same for every thread
   PartOfTensor part = {};                     //!< total_cols filled in
   bool amax_given = false;
   float given_amax = 0;
@@ -53,7 +54,7 @@ struct QuantProblem {
   void* codes = nullptr;
   void* scales = nullptr;
   std::int64_t scale_rows = 0, scale_cols = 0;
-  float* amax = nullptr;  //!< of the result
+  float* amax = nullptr;  //!< where the result keeps its own
 
   QuantState* state = nullptr;
   std::uint32_t* block_amax = nullptr;  //!< bits, [block_rows_total, block_cols_total]; generic kernels only
@@ -75,20 +76,27 @@ struct QuantProblem {
     const std::int64_t element = (part.first_row + row) * part.total_cols + part.first_col + col;
     return static_cast<std::uint32_t>(element / kGroup);
   }
-  /// random.group(random_group(row, col)), with the keys of the rounds ready.
+  /// random.group(random_group(row, col)), with the keys of the rounds ready or, where the key is read when
+  /// the kernel runs, made on the way.
   TETRAD_HD PhiloxWords random_words(std::int64_t row, std::int64_t col) const {
-    std::uint32_t counter[4] = {random.step, random.microbatch, random.tensor, random_group(row, col)};
-    TETRAD_UNROLL_ON_DEVICE
-    for (const auto& key : round_keys) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-      counter[0] = static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0];
-      counter[1] = static_cast<std::uint32_t>(p1);
-      counter[2] = static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1];
-      counter[3] = static_cast<std::uint32_t>(p0);
+    PhiloxWords words;
+    if (key == nullptr) {
+      words = {random.step, random.microbatch, random.tensor, random_group(row, col)};
+      TETRAD_UNROLL_ON_DEVICE
+      for (const auto& round_key : round_keys) philox_round(words, round_key[0], round_key[1]);
+    } else {
+      const RandomKey now = *key;
+      words = {now.step, now.microbatch, random.tensor, random_group(row, col)};
+      auto low = static_cast<std::uint32_t>(now.seed);
+      auto high = static_cast<std::uint32_t>(now.seed >> 32);
+      TETRAD_UNROLL_ON_DEVICE
+      for (int round = 0; round < kRounds; ++round) {
+        philox_round(words, low, high);
+        low += kPhiloxLowStep;
+        high += kPhiloxHighStep;
+      }
     }
-    return {in_register(counter[0]), in_register(counter[1]), in_register(counter[2]),
-            in_register(counter[3])};
+    return {in_register(words[0]), in_register(words[1]), in_register(words[2]), in_register(words[3])};
   }
   TETRAD_HD bool is_poisoned() const { return state->amax_bits >= kInfinityBits; }
   /// What the tensor is scaled by, once the first pass is through.
@@ -98,12 +106,12 @@ struct QuantProblem {
   }
 };
 
-/// Of a matrix as consumed, into `out`, which has its shape, its order, its form and its buffers. What lies
-/// between the passes is left to the caller.
+/// The problem of a matrix as consumed, into `out`, which has its shape, its order, its form and its buffers.
+/// What lies between the passes is left to the caller.
 QuantProblem make_problem(const MatrixView& consumed, const QuantSpec& spec, const QuantizeOptions& options,
                           QuantizedTensor& out);
 
-/// A part of the statistics: of what one block of threads has measured.
+/// A part of the statistics: what one block of threads has measured.
 struct QuantPart {
   double signal = 0, noise = 0, max_error = 0;
   std::int64_t non_finite = 0, zero_scale_blocks = 0, measured = 0, flushed = 0, saturated = 0;

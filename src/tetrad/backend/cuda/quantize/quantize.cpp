@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/backend/cuda/quantize/decode.h"
 #include "tetrad/backend/cuda/quantize/kernels.h"
 #include "tetrad/core/checked.h"
@@ -204,10 +205,8 @@ void quantize_two(Device& device, const MatrixView& x, const QuantSpec& row_spec
   };
   QuantProblem row = make(row_spec, row_options, row_out);
   QuantProblem column = make(col_spec, col_options, col_out);
-  const bool statistics =
-      row_options.telemetry != Telemetry::none || col_options.telemetry != Telemetry::none;
   const bool tiles = suit_fp8_tiles(row, column);
-  if (statistics || !(tiles || suit_nvfp4_rows_and_columns(row, column))) {
+  if (!(tiles || suit_nvfp4_rows_and_columns(row, column))) {
     quantize(device, x, row_spec, row_options, row_out);
     quantize(device, x, col_spec, col_options, col_out);
     return;
