@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <CLI/Version.hpp>
+#include <algorithm>
 
 #include <nlohmann/json.hpp>
 
