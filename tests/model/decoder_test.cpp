@@ -408,8 +408,11 @@ TEST_P(DecoderFamilies, EveryRecipeLearns) {
 TEST(DecoderOnEveryInstructionSet, ComputesTheSameBits) {
   const std::vector<std::string> sets = cpu_instruction_sets().usable;
   for (const auto& [name, config] : {Family{"llama", tiny_llama()}, Family{"hybrid", tiny_hybrid()}})
-    for (const auto& [recipe, storage] : {std::pair{"bf16", DType::f32}, {"bf16", DType::bf16},
-                                          {"nvfp4", DType::bf16}, {"fp8", DType::bf16}, {"mxfp4", DType::bf16}}) {
+    for (const auto& [recipe, storage] : {std::pair{"bf16", DType::f32},
+                                          {"bf16", DType::bf16},
+                                          {"nvfp4", DType::bf16},
+                                          {"fp8", DType::bf16},
+                                          {"mxfp4", DType::bf16}}) {
       SCOPED_TRACE(name + " " + recipe);
       std::map<std::string, std::vector<float>> expected_gradients;
       std::vector<float> expected_logits;

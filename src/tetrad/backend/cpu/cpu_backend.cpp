@@ -48,7 +48,9 @@ void parallel_pieces(Threads& threads, std::size_t bytes, const Body& body) {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const cpu::VariantOptions& options)
-      : instruction_set_(options.instruction_set), kernel_(options.kernel), threads_(options.options.threads) {}
+      : instruction_set_(options.instruction_set),
+        kernel_(options.kernel),
+        threads_(options.options.threads) {}
 
   std::string_view name() const override { return "cpu"; }
 

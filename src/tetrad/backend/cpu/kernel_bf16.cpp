@@ -57,7 +57,8 @@ void KernelBf16::multiply(const Block& block, bool go_on, float* sums) {
 
 namespace tetrad::cpu {
 
-[[gnu::target("arch=armv8.2-a+bf16")]] void KernelBf16::multiply(const Block& block, bool go_on, float* sums) {
+[[gnu::target("arch=armv8.2-a+bf16")]] void KernelBf16::multiply(const Block& block, bool go_on,
+                                                                 float* sums) {
   constexpr int kVectors = kStrip / 4;
   float32x4_t sum[kRows][kVectors];
   TETRAD_UNROLL

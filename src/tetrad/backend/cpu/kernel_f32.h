@@ -12,8 +12,8 @@
 
 namespace tetrad::cpu {
 
-/// A block of the result that stays in registers, [kRows, kStrips * kStripB]. Operands are packed as strips of
-/// so many rows, [depth, rows]; the depth is even.
+/// A block of the result that stays in registers, [kRows, kStrips * kStripB]. Operands are packed as strips
+/// of so many rows, [depth, rows]; the depth is even.
 struct KernelF32 {
   using Word = float;
   static constexpr std::int64_t kWordsPerPair = 2;

@@ -28,7 +28,7 @@ std::vector<float> convolve(const Mamba2Step& op) {
                         : static_cast<const float*>(op.xbc.data)[c];
     const float* weight = op.conv_weight + c * kernel;
     float sum = op.conv_bias[c];
-    for (std::int64_t j = 0; j + 1 < kernel; ++j) 
+    for (std::int64_t j = 0; j + 1 < kernel; ++j)
       sum = fused(weight[j], op.conv_state[j * channels + c], sum);
     sum = fused(weight[kernel - 1], input[at], sum);
     out[at] = is_bf16 ? round_to_bf16(silu(sum)) : silu(sum);

@@ -51,9 +51,8 @@ void rms_norm(Threads& threads, const RmsNormBackward& op) {
       const T* dy = row_of<T>(op.dy, row);
       T* dx = row_of<T>(op.dx, row);
       const float r = op.inverse_rms[row];
-      const float dot = sum_in_lanes<float>(width, [&](std::int64_t i, float sum) {
-        return sum + op.weight[i] * load(dy[i]) * load(x[i]);
-      });
+      const float dot = sum_in_lanes<float>(
+          width, [&](std::int64_t i, float sum) { return sum + op.weight[i] * load(dy[i]) * load(x[i]); });
       const float along_x = dot * r * r * r / static_cast<float>(width);
       for (std::int64_t i = 0; i < width; ++i) {
         dweight[i] += load(dy[i]) * load(x[i]) * r;

@@ -51,8 +51,7 @@ constexpr auto kE2m1Values = [] {
 /// The values of E2M1 codes in the lowest four bits of each lane; what the others hold does not matter.
 inline F32x16 decode_e2m1(U32x16 codes) {
 #if defined(__AVX512F__)
-  return F32x16(
-      _mm512_maskz_permutexvar_ps(0xFFFF, __m512i(codes), __m512(load_lanes(kE2m1Values.data()))));
+  return F32x16(_mm512_maskz_permutexvar_ps(0xFFFF, __m512i(codes), __m512(load_lanes(kE2m1Values.data()))));
 #else
   float values[kTile];
   for (int i = 0; i < kTile; ++i) values[i] = E2m1::decode(codes[i] & 0xFu);

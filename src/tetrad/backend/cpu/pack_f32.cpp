@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen rows and a piece of the depth at a time are brought into lines of sixteen rows, in the cache, and cut
-// into strips from there.
+// Sixteen rows and a piece of the depth at a time are brought into lines of sixteen rows, in the cache, and
+// cut into strips from there.
 
 #include "tetrad/backend/cpu/pack_f32.h"
 
@@ -57,9 +57,8 @@ void load_dense(const float* in, std::int64_t stride, bool lines_are_rows, const
 
 /// Codes that are no BF16 values with their scales: FP8 in blocks across K.
 void load_decoded(const QuantizedTensor& tensor, bool transposed, const Rectangle& piece, float* lines) {
-  const Rectangle part = transposed
-                             ? Rectangle{piece.first_col, piece.col_count, piece.first_row, piece.row_count}
-                             : piece;
+  const Rectangle part =
+      transposed ? Rectangle{piece.first_col, piece.col_count, piece.first_row, piece.row_count} : piece;
   const bool row_major = tensor.order == CodeOrder::row_major;
   const std::int64_t stride = row_major ? part.col_count : part.row_count;
   Lines decoded;
@@ -86,7 +85,8 @@ void store_strips(const float* lines, std::int64_t count, std::int64_t strips, s
                   float* out) {
   for (std::int64_t s = 0; s < strips; ++s)
     for (std::int64_t k = 0; k < count; ++k)
-      std::memcpy(out + s * strip_stride + k * kStrip, lines + k * kRows + s * kStrip, kStrip * sizeof(float));
+      std::memcpy(out + s * strip_stride + k * kStrip, lines + k * kRows + s * kStrip,
+                  kStrip * sizeof(float));
 }
 
 }  // namespace

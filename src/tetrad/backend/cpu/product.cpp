@@ -62,9 +62,9 @@ void multiply_columns(std::int64_t rows, std::int64_t depth, const LeftOperand& 
   std::int64_t row = 0;
   for (; row + kBlockRows <= rows; row += kBlockRows)
     multiply_block<kBlockRows, kWidth, kAdd>(depth, a.from(row, 0), b,
-                                               {out.data + row * out.stride, out.stride});
+                                             {out.data + row * out.stride, out.stride});
   multiply_last<kBlockRows - 1, kWidth, kAdd>(rows - row, depth, a.from(row, 0), b,
-                                                {out.data + row * out.stride, out.stride});
+                                              {out.data + row * out.stride, out.stride});
 }
 
 template <bool kAdd>
@@ -72,10 +72,10 @@ void multiply_any(const ProductShape& shape, const LeftOperand& a, const RightOp
   std::int64_t col = 0;
   for (; col + kBlockWidth <= shape.cols; col += kBlockWidth)
     multiply_columns<kBlockWidth, kAdd>(shape.rows, shape.depth, a, {b.data + col, b.stride},
-                                          {out.data + col, out.stride});
+                                        {out.data + col, out.stride});
   for (; col < shape.cols; col += kVector)
     multiply_columns<kVector, kAdd>(shape.rows, shape.depth, a, {b.data + col, b.stride},
-                              {out.data + col, out.stride});
+                                    {out.data + col, out.stride});
 }
 
 }  // namespace

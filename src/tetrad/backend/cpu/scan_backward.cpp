@@ -150,10 +150,10 @@ void differentiate_decays(const Matrices& m, std::int64_t length) {
     const float* mix = m.mix + r * m.tokens;
     const float* dmix = m.dmix + r * m.tokens;
     const std::int64_t columns = padded(r + 1);
-    for (std::int64_t s = 0; s < columns; ++s) 
-      columns_below[s] = fused(dmix[s], mix[s], columns_below[s]);
+    for (std::int64_t s = 0; s < columns; ++s) columns_below[s] = fused(dmix[s], mix[s], columns_below[s]);
     columns_below[r] = 0;
-    m.dlog[r] = sum_in_lanes<float>(columns, [&](std::int64_t s, float sum) { return sum + columns_below[s]; });
+    m.dlog[r] =
+        sum_in_lanes<float>(columns, [&](std::int64_t s, float sum) { return sum + columns_below[s]; });
   }
 }
 

@@ -52,14 +52,14 @@ inline F32xN load_native(const float* in) {
 inline F32xN splat(float x) { return x - F32xN{}; }
 inline void store_native(F32xN lanes, float* out) { std::memcpy(out, &lanes, sizeof(lanes)); }
 
-/// a * b + c, rounded once. Contraction is off, so that this is the only place where operations are fused, and
-/// results do not depend on what a compiler or an instruction set fuses.
+/// a * b + c, rounded once. Contraction is off, so that this is the only place where operations are fused,
+/// and results do not depend on what a compiler or an instruction set fuses.
 [[gnu::always_inline]] inline float fused(float a, float b, float c) {
 #if defined(__FMA__) || defined(__aarch64__)
   return __builtin_fmaf(a, b, c);
 #else
-  // The product is exact in f64. Where the sum is not, its last bit is set (rounding to odd), so that rounding
-  // it to f32 gives what rounding the exact sum would.
+  // The product is exact in f64. Where the sum is not, its last bit is set (rounding to odd), so that
+  // rounding it to f32 gives what rounding the exact sum would.
   const double product = static_cast<double>(a) * b;
   const double sum = product + c;
   const double added = sum - product;
