@@ -416,7 +416,7 @@ TEST(DecoderOnEveryInstructionSet, ComputesTheSameBits) {
       for (const std::string& set : sets) {
         SCOPED_TRACE(set);
         const std::unique_ptr<Backend> device = make_cpu_backend({.threads = 2, .instruction_set = set});
-        Trainee trainee(*device, config, 2, 40, storage, recipe);
+        Trainee trainee(*device, config, 2, 48, storage, recipe);
         trainee.train();
         Pass pass = trainee.pass();
         Session session = trainee.decoder.start(12);

@@ -123,7 +123,7 @@ Bytes train(Backend& backend, unsigned seed) {
   config.head_dim = 64;
   config.ffn = 512;
   config.vocab = kVocab;
-  config.mamba = {.heads = 8, .head_dim = 64, .groups = 2, .state = 64, .conv = 4, .chunk = 64};
+  config.mamba = {.heads = 16, .head_dim = 64, .groups = 2, .state = 64, .conv = 4, .chunk = 64};
   PrecisionConfig precision;
   precision.recipe = "nvfp4";
   const Recipe recipe(precision, config.blocks());
