@@ -35,7 +35,6 @@ foreach(library tetrad_static tetrad_shared)
   target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()
 target_link_libraries(tetrad_static PUBLIC fmt::fmt PRIVATE ${yaml_cpp} Threads::Threads)
-target_link_libraries(tetrad_static INTERFACE gomp)  # until OpenMP is gone
 set(static_dependencies fmt yaml-cpp Threads)
 if(TETRAD_WITH_CUDA)
   target_link_libraries(tetrad_static PRIVATE CUDA::cudart_static CUDA::cublasLt ${CMAKE_DL_LIBS})
