@@ -72,7 +72,8 @@ std::string changes_of_bits(const BitsDependOn& before, const BitsDependOn& now)
   std::vector<std::string> changes;
   for (const auto& [name, ignored] : names)
     if (value_in(before, name) != value_in(now, name))
-      changes.push_back(fmt::format("{}: {} before, {} now", name, value_in(before, name), value_in(now, name)));
+      changes.push_back(
+          fmt::format("{}: {} before, {} now", name, value_in(before, name), value_in(now, name)));
   return fmt::format("{}", fmt::join(changes, "; "));
 }
 

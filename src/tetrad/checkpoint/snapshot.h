@@ -28,8 +28,8 @@ struct RunState {
   std::int64_t skips_in_row = 0;
   nlohmann::json data;  //!< cursors of the sources
   nlohmann::json loss_watch;
-  std::string tokenizer_hash;  //!< empty: nobody knows
-  std::string build;           //!< which program trained it
+  std::string tokenizer_hash;   //!< empty: nobody knows
+  std::string build;            //!< which program trained it
   BitsDependOn bits_depend_on;  //!< empty in checkpoints of programs that did not record it
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One context on one GPU: a stream, memory that operations use for a moment, and what they keep from call to call. Several
-// contexts, on one GPU or on several, share nothing. A context is used by one thread at a time, which has made its GPU the
-// current one (current_device.h).
+// One context on one GPU: a stream, memory that operations use for a moment, and what they keep from call to
+// call. Several contexts, on one GPU or on several, share nothing. A context is used by one thread at a time,
+// which has made its GPU the current one (current_device.h).
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -75,8 +75,8 @@ class Device {
     return reinterpret_cast<T*>(scratch(slot, static_cast<std::size_t>(count) * sizeof(T)));
   }
 
-  /// What an operation keeps from call to call, plans and handles of libraries: one T(const Device&), made when it is first
-  /// asked for.
+  /// What an operation keeps from call to call, plans and handles of libraries: one T(const Device&), made
+  /// when it is first asked for.
   template <typename T>
   T& kept() const {
     std::shared_ptr<void>& slot = kept_[std::type_index(typeid(T))];

@@ -29,8 +29,8 @@ void launch(Device& device, std::int64_t blocks, int threads, std::size_t shared
   check_launch();
 }
 
-/// launch() of a kernel that may want more shared memory than the usual 48 KiB. How much it may have is an attribute that all
-/// contexts share: nobody else must set it before the kernel is launched.
+/// launch() of a kernel that may want more shared memory than the usual 48 KiB. How much it may have is an
+/// attribute that all contexts share: nobody else must set it before the kernel is launched.
 template <typename... Parameters, typename... Arguments>
 void launch_with_shared(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
                         void (*kernel)(Parameters...), Arguments&&... arguments) {
