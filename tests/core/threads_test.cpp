@@ -212,6 +212,8 @@ TEST(Threads, BodiesComputeInTheDefaultEnvironment) {
   }
 }
 
+// Nobody else reads the environment while these tests change it.
+// NOLINTBEGIN(concurrency-mt-unsafe)
 class ThreadsDefault : public ::testing::Test {
  protected:
   ~ThreadsDefault() override {
@@ -235,6 +237,7 @@ TEST_F(ThreadsDefault, IsWhatTheEnvironmentSays) {
 TEST_F(ThreadsDefault, IsAtMostTheCoresThatTheProcessMayUse) {
   unsetenv("TETRAD_THREADS");
   unsetenv("OMP_NUM_THREADS");
+  // NOLINTEND(concurrency-mt-unsafe)
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   EXPECT_LE(default_thread_count(), CPU_COUNT(&before));

@@ -6,6 +6,7 @@
 #include "tetrad/c/boundary.h"
 
 // The header says its version in numbers, so that it needs no generated file; CMake's is the project's.
+// NOLINTNEXTLINE(misc-redundant-expression): the numbers are equal, that is the point
 static_assert(TETRAD_VERSION_MAJOR == TETRAD_PROJECT_MAJOR && TETRAD_VERSION_MINOR == TETRAD_PROJECT_MINOR &&
               TETRAD_VERSION_PATCH == TETRAD_PROJECT_PATCH);
 

@@ -44,10 +44,13 @@ class Membership {
 /// How many forks lie between the process that the program began as and this one.
 std::atomic<std::uint64_t> forks = 0;
 
-std::uint64_t this_process() {
+std::uint64_t this_process() noexcept { return forks.load(std::memory_order_relaxed); }
+
+/// this_process(), from now on counted.
+std::uint64_t watch_this_process() {
   static const int registered = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
   TETRAD_CHECK(registered == 0, "pthread_atfork: out of memory");
-  return forks.load(std::memory_order_relaxed);
+  return this_process();
 }
 
 void pause_briefly() {
@@ -85,7 +88,7 @@ void wake(std::atomic<std::uint32_t>& word, int count) {
 
 }  // namespace
 
-Team::Team(int workers) : process_(this_process()) {
+Team::Team(int workers) : process_(watch_this_process()) {
   for (int i = 1; i <= workers; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
@@ -96,7 +99,7 @@ Team::~Team() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-bool Team::is_of_this_process() const { return process_ == this_process(); }
+bool Team::is_of_this_process() const noexcept { return process_ == this_process(); }
 
 int Team::worker() const { return current_team == this ? current_worker : -1; }
 

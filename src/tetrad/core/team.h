@@ -27,7 +27,7 @@ class Team {
 
   /// Whether this team was made in this process, not in the one that it was forked from, whose threads are
   /// not here.
-  bool is_of_this_process() const;
+  bool is_of_this_process() const noexcept;
 
   /// Which thread of the team this is; -1: none that works for it at the moment.
   int worker() const;

@@ -22,7 +22,7 @@ constexpr std::int64_t kMostPieces = std::int64_t{1} << 23;  //!< that a team co
 /// 0 if the variable is not set, or is no positive number. OMP_NUM_THREADS may be a list, one number for each
 /// level of nesting; the first counts.
 int from_environment(const char* variable) {
-  const char* text = std::getenv(variable);
+  const char* text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nobody changes the environment
   if (text == nullptr) return 0;
   const std::string_view value(text);
   int count = 0;

@@ -37,7 +37,7 @@ bool has_sha_instructions() {
   unsigned int c = 0;
   unsigned int d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & bit_SHA) != 0 &&
-         __builtin_cpu_supports("sse4.1") != 0;
+         static_cast<int>(__builtin_cpu_supports("sse4.1")) != 0;
 }
 
 // The instructions keep the eight state words as (a, b, e, f) and (c, d, g, h), highest lane first, and do

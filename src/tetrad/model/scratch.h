@@ -53,9 +53,12 @@ class Scratch {
 
   std::size_t bytes() const {
     std::size_t total = 0;
-    for (const QuantizedTensor* tensor :
-         {&operands_.first, &operands_.second, &packed_inputs_[0], &packed_inputs_[1]})
-      total += tensor->codes.capacity() + tensor->scales.capacity();
+    const auto add = [&](const QuantizedTensor& tensor) {
+      total += tensor.codes.capacity() + tensor.scales.capacity();
+    };
+    add(operands_.first);
+    add(operands_.second);
+    for (const QuantizedTensor& tensor : packed_inputs_) add(tensor);
     for (const Buffer& buffer : buffers_) total += buffer.size();
     return total;
   }

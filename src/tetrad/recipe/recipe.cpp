@@ -225,7 +225,7 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
   for (const bool in_forward : {false, true})
     for (const bool in_backward : {false, true})
       for (const bool fp8 : {false, true}) {
-        LinearPrecision& precision = phase.precisions[in_forward][in_backward][fp8];
+        LinearPrecision& precision = phase.precision(in_forward, in_backward, fp8);
         if (in_forward) take(precision, forward_table, {Operand::fprop_x, Operand::fprop_w});
         if (in_backward)
           take(precision, backward_table,
@@ -250,7 +250,7 @@ const LinearPrecision& Recipe::at(const LayerId& layer, double progress) const {
   const bool named = any_matches(config_.high_precision.match, layer.name);
   const bool in_forward = !named && phase.forward.contains(layer.block);
   const bool in_backward = !named && phase.backward.contains(layer.block);
-  return phase.precisions[in_forward][in_backward][stays_fp8(layer)];
+  return phase.precision(in_forward, in_backward, stays_fp8(layer));
 }
 
 DType storage_type(const PrecisionConfig& config) {

@@ -49,8 +49,18 @@ class Recipe {
   struct Phase {
     Names names;
     QuantizedBlocks forward, backward;
-    /// By whether the forward pass is quantized, whether the backward pass is, and whether FP8 is the least.
-    std::array<std::array<std::array<LinearPrecision, 2>, 2>, 2> precisions;
+    std::array<LinearPrecision, 8> precisions;
+
+    /// Whether the forward pass is quantized, whether the backward pass is, and whether FP8 is the least.
+    LinearPrecision& precision(bool in_forward, bool in_backward, bool fp8) {
+      return precisions[index(in_forward, in_backward, fp8)];
+    }
+    const LinearPrecision& precision(bool in_forward, bool in_backward, bool fp8) const {
+      return precisions[index(in_forward, in_backward, fp8)];
+    }
+    static std::size_t index(bool in_forward, bool in_backward, bool fp8) {
+      return (in_forward ? 4U : 0U) + (in_backward ? 2U : 0U) + (fp8 ? 1U : 0U);
+    }
   };
 
   const Phase& phase_at(double progress) const;

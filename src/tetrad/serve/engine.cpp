@@ -123,7 +123,7 @@ void Engine::report(std::unique_lock<std::mutex>& lock, const Job& job, const On
     Sequence& sequence = *job.all[i];
     const bool is_new = sequence.is_done && !sequence.was_reported;
     if (!is_new && sequence.news.tokens.empty()) continue;
-    if (is_new && sequence.failure) throw *sequence.failure;
+    if (is_new && sequence.failure) throw EngineError(*sequence.failure);
     const Generation news = std::exchange(sequence.news, {});
     sequence.was_reported = is_new;
     if (!on_progress) continue;

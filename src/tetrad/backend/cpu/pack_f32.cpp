@@ -47,7 +47,7 @@ void load_dense(const float* in, std::int64_t stride, bool lines_are_rows, const
     return;
   }
   if (count == kRows && length % 8 == 0) {
-    transpose_tile(in, count, length, stride, lines, kRows);
+    transpose_tile(in, kRows, length, stride, lines, kRows);
     return;
   }
   Lines rows = {};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/common/graph.h"
 
+#include <utility>
+
 #include "tetrad/backend/cuda/common/error.h"
 
 namespace tetrad::cuda {
@@ -23,11 +25,7 @@ class Capture {
   }
 
   /// Ends the recording, also one that was invalidated.
-  cudaError_t finish() {
-    const cudaStream_t stream = stream_;
-    stream_ = nullptr;
-    return cudaStreamEndCapture(stream, &graph_);
-  }
+  cudaError_t finish() { return cudaStreamEndCapture(std::exchange(stream_, nullptr), &graph_); }
   cudaGraph_t graph() const { return graph_; }
 
  private:
