@@ -67,8 +67,8 @@ class GeneratedHelp : public ::testing::Test {
   }
 
   static bool has(const std::string& shell) {
-    return std::system(("command -v " + shell + " >/dev/null").c_str()) ==
-           0;  // NOLINT(concurrency-mt-unsafe)
+    const std::string command = "command -v " + shell + " >/dev/null";
+    return std::system(command.c_str()) == 0;  // NOLINT(concurrency-mt-unsafe)
   }
 };
 

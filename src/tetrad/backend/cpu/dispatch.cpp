@@ -38,19 +38,19 @@ struct Choice {
 #if defined(TETRAD_CPU_NATIVE)
 
 #if defined(__AVX512BF16__)
-const Choice kChoices[] = {{"avx512-bf16", true, tetrad_cpu_native, cpu::ProductKernel::bf16},
-                           {"avx512", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
+constexpr Choice kChoices[] = {{"avx512-bf16", true, tetrad_cpu_native, cpu::ProductKernel::bf16},
+                               {"avx512", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
 #elif defined(__AVX512F__) && defined(__AVX512BW__)
-const Choice kChoices[] = {{"avx512", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
+constexpr Choice kChoices[] = {{"avx512", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
 #elif defined(__AVX2__) && defined(__FMA__)
-const Choice kChoices[] = {{"avx2", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
+constexpr Choice kChoices[] = {{"avx2", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
 #elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
-const Choice kChoices[] = {{"neon-bf16", true, tetrad_cpu_native, cpu::ProductKernel::bf16},
-                           {"neon", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
+constexpr Choice kChoices[] = {{"neon-bf16", true, tetrad_cpu_native, cpu::ProductKernel::bf16},
+                               {"neon", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
 #elif defined(__aarch64__)
-const Choice kChoices[] = {{"neon", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
+constexpr Choice kChoices[] = {{"neon", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
 #else
-const Choice kChoices[] = {{"baseline", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
+constexpr Choice kChoices[] = {{"baseline", true, tetrad_cpu_native, cpu::ProductKernel::f32}};
 #endif
 
 std::span<const Choice> choices() { return kChoices; }
@@ -111,7 +111,7 @@ CpuInstructionSets cpu_instruction_sets() {
 }
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
-  const char* forced = std::getenv("TETRAD_CPU");
+  const char* forced = std::getenv("TETRAD_CPU");  // NOLINT(concurrency-mt-unsafe): nobody changes it
   const std::string name =
       options.instruction_set.empty() && forced != nullptr ? forced : options.instruction_set;
   const Choice& choice = name.empty() ? best() : named(name);
