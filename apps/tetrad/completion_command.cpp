@@ -118,13 +118,14 @@ std::string zsh(const Tree& tree) {
     std::string options;
     std::string words;
     for (const OptionHelp& option : command.options)
-      for (const std::string& name : option.names) options += " " + zsh_item(name, option.description);
+      for (const std::string& name : option.names)
+        options.append(" ").append(zsh_item(name, option.description));
     for (const std::string& name : command.subcommands)
       for (const CommandHelp& one : tree)
         if (one.path == (command.path.empty() ? name : command.path + " " + name))
-          words += " " + zsh_item(name, one.description);
+          words.append(" ").append(zsh_item(name, one.description));
     for (const OptionHelp& positional : command.positionals)
-      for (const std::string& choice : positional.choices) words += " " + quote(choice);
+      for (const std::string& choice : positional.choices) words.append(" ").append(quote(choice));
     cases += fmt::format("    {}) options=({} ) words_after=({} ) ;;\n", quote(command.path), options, words);
   }
   return fmt::format(R"(#compdef tetrad
