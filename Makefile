@@ -9,7 +9,7 @@ configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
 compile = cmake --build --preset $(PRESET) --parallel $(JOBS)
 again = $(MAKE) --no-print-directory
 
-.PHONY: help setup build build-install build-tests test quickstart check-report crosscheck study bench sanitize fuzz cuda test-gpu \
+.PHONY: help setup build build-install build-tests test quickstart check-report crosscheck study bench sanitize sanitize-threads fuzz cuda test-gpu \
   sanitize-gpu install deb check-install lint format clean
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make test        build, and run all tests"
 	@echo "make setup       nothing else"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make sanitize-threads  the tests under ThreadSanitizer"
 	@echo "make fuzz        every parser under libFuzzer, 20 s each (SECONDS=N for longer)"
 	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
@@ -93,6 +94,9 @@ study: build
 sanitize:
 	@$(again) test PRESET=sanitize
 
+sanitize-threads:
+	@$(again) test PRESET=sanitize-threads
+
 fuzz:
 	@scripts/setup --tests
 	@scripts/fuzz $(SECONDS)
@@ -116,4 +120,4 @@ format:
 	@scripts/lint --fix
 
 clean:
-	rm -rf build build-native build-arm64 build-sanitize build-gpu build-lint build-fuzz
+	rm -rf build build-native build-arm64 build-sanitize build-sanitize-threads build-gpu build-lint build-fuzz
