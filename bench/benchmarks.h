@@ -49,6 +49,11 @@ struct StepCase {
 void step(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
           const StepCase& c, int repeats, const Report& report);
 
+/// Whole optimizer steps while `loops` other threads keep the CPU busy, beside the same steps alone, in turns
+/// of a second each.
+void step_beside(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
+                 const StepCase& c, int loops, int repeats, const Report& report);
+
 /// A tokenizer on one thread, one text at a time: bytes of text per second, encoding beside splitting alone
 /// and decoding beside a copy.
 void tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& texts, int repeats,

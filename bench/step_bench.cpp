@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <memory>
 #include <optional>
 
 #include "benchmarks.h"
+#include "busy_loops.h"
 #include "tetrad/backend/memory.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
@@ -108,6 +111,32 @@ void step(Backend& backend, const ModelConfig& model, const std::vector<std::str
     const Pair pair = stopwatch.measure([&] { stepper->step(); }, [&] { bf16->step(); });
     report({recipe + " step", "tokens/s", tokens / pair.work, tokens / pair.ceiling, "bf16 step"});
     compare_launches(recipe, *stepper);
+  }
+}
+
+void step_beside(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
+                 const StepCase& c, int loops, int repeats, const Report& report) {
+  // Long beside what a scheduler takes to find a new balance, and to tire of it.
+  constexpr double kTurn = 1.0;
+  const auto tokens = static_cast<double>(c.batch * c.sequence);
+  for (const std::string& recipe : recipes) {
+    Stepper stepper(backend, model, recipe, c);
+    stepper.step();
+    const auto seconds_per_step = [&](int count) {
+      const BusyLoops others(count);
+      double seconds = 0;
+      int steps = 0;
+      for (; seconds < kTurn; ++steps) seconds += seconds_of(backend, [&] { stepper.step(); });
+      return seconds / steps;
+    };
+    std::vector<double> alone;
+    std::vector<double> beside;
+    for (int i = 0; i < repeats; ++i) {
+      alone.push_back(seconds_per_step(0));
+      beside.push_back(seconds_per_step(loops));
+    }
+    report({fmt::format("{} step beside {} busy loop{}", recipe, loops, loops == 1 ? "" : "s"), "tokens/s",
+            tokens / median(beside), tokens / median(alone), "the same alone"});
   }
 }
 

@@ -48,6 +48,7 @@ struct BenchOptions {
   std::int64_t batch = 16;
   std::int64_t sequence = 256;
   std::string recompute = "none";
+  int beside = 0;
   std::vector<std::string> paths = {"/usr/include/c++"};
   std::string tokenizer = {};  //!< empty: learn one
   std::int64_t vocab = 32768;
@@ -143,9 +144,11 @@ void run_mamba(Backend& backend, const BenchOptions& options, const bench::Repor
 void run_step(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const ModelConfig* model = find_preset(options.model);
   TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
-  bench::step(backend, *model, options.recipes,
-              {options.batch, options.sequence, recompute_from_name(options.recompute)}, options.repeats,
-              report);
+  const bench::StepCase step{options.batch, options.sequence, recompute_from_name(options.recompute)};
+  if (options.beside > 0)
+    bench::step_beside(backend, *model, options.recipes, step, options.beside, options.repeats, report);
+  else
+    bench::step(backend, *model, options.recipes, step, options.repeats, report);
 }
 
 /// At most this much of what the paths hold, so that a large folder takes no hours.
@@ -216,6 +219,7 @@ const std::vector<Benchmark>& benchmarks() {
        {.size = "", .repeats = 9},
        run_step,
        "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json\n"
+       "  tetrad bench step --beside 1 --recipes bf16,nvfp4\n"
        "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn"},
       {"tokenizer",
        "Encoding and decoding on one thread, relative to splitting alone and to a copy",
@@ -252,6 +256,11 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
         ->delimiter(',')
         ->check(CLI::IsMember(std::vector<std::string>(kRecipeNames.begin(), kRecipeNames.end())))
         ->capture_default_str();
+    command
+        .add_option("--beside", options.beside,
+                    "Measure what is left of the speed beside N threads that keep cores busy")
+        ->check(CLI::Range(0, 1024))
+        ->type_name("N");
     command.add_option("--batch", options.batch, "Sequences")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cfenv>
@@ -130,6 +131,50 @@ TEST(Threads, TwoTeamsWorkSideBySide) {
         ASSERT_EQ(calls_of(threads, 40), std::vector<int>(40, 1)) << "caller " << caller;
     });
   for (std::thread& caller : callers) caller.join();
+}
+
+/// The cores that this thread may use.
+cpu_set_t allowed_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(cores), &cores), 0);
+  return cores;
+}
+
+TEST(Threads, MayUseTheSameCoresAfterTheyWerePutOntoOthers) {
+  const cpu_set_t before = allowed_cores();
+  const int cores = CPU_COUNT(&before);
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> busy;  // so that threads of the team lose their cores
+  for (int i = 0; i < cores; ++i)
+    busy.emplace_back([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+  Threads threads(cores + 1);
+  std::vector<std::atomic<bool>> restored(static_cast<std::size_t>(threads.count()));
+  const auto all_restored = [&] {
+    return std::all_of(restored.begin(), restored.end(), [](const auto& one) { return one.load(); });
+  };
+  for (int loop = 0; loop < 100; ++loop) {
+    threads.parallel_for(threads.count(), [](std::int64_t) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+    });
+    if (loop % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // so that workers sleep
+  }
+  stop = true;
+  for (std::thread& loop : busy) loop.join();
+  for (int loop = 0; loop < 1000 && !all_restored(); ++loop)
+    threads.parallel_for(threads.count(), [&](std::int64_t) {
+      const cpu_set_t now = allowed_cores();
+      restored[static_cast<std::size_t>(threads.worker())] = CPU_EQUAL(&now, &before);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // one piece for each
+    });
+  EXPECT_TRUE(all_restored());
+  const cpu_set_t after = allowed_cores();
+  EXPECT_TRUE(CPU_EQUAL(&after, &before));
 }
 
 TEST(Threads, ATeamThatIsUsedTwiceAtOnceIsRefused) {

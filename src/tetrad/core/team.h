@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the threads of a team share while they work on a loop.
+//
+// On a machine that others use too, a thread loses its core for milliseconds, many times as long as most
+// loops. So that the others do not wait for it longer than they must:
+//
+// - A loop's pieces are handed out one by one, and the loop is over when all of them are done: a thread that
+//   holds none, because it woke up late or has no core, is not waited for.
+// - Who has nothing to do spins for as long as those it waits for are seen to run, since they will be done
+//   before the kernel could wake a sleeping thread, and gives up its core otherwise.
+// - Who waits for a thread that has lost its core gives it the core that is about to be idle. The kernel
+// would
+//   leave it where it is, because it does not move threads that ran a moment ago.
+//
+// None of this has an influence on what is computed.
 
 #include <atomic>
 #include <cstdint>
@@ -9,10 +22,10 @@
 #include <thread>
 #include <vector>
 
+#include "tetrad/core/thread_place.h"
+
 namespace tetrad {
 
-/// A loop's pieces are handed out one by one, and the loop is over when all of them are done: a thread that
-/// got none, because it woke up late or has no core, is not waited for.
 class Team {
  public:
   using Call = void (*)(const void* body, std::int64_t i);
@@ -44,13 +57,34 @@ class Team {
     std::uint64_t piece() const { return word & kClosed; }
   };
 
+  /// One thread of the team, as the others see it; the first is the caller.
+  struct alignas(64) Member {
+    std::atomic<pid_t> thread = 0;  //!< 0: it has not started yet
+    std::atomic<clockid_t> clock = 0;
+    std::atomic<bool> works = false;      //!< on a piece, or is about to take one
+    std::atomic<bool> sleeps = false;     //!< until a loop begins
+    std::atomic<int> core = -1;           //!< where it was last seen
+    cpu_set_t cores = {};                 //!< to be restored when it wakes up; written while it sleeps
+    std::atomic<bool> displaced = false;  //!< cores is set
+
+    void identify();
+    ThreadId id() const { return {thread.load(std::memory_order_relaxed), clock.load()}; }
+  };
+
   void work(int index);
   /// Whether there is a piece to take, as far as this thread knows.
   bool has_pieces() const;
-  void take_pieces();
+  void take_pieces(Member& self);
   void do_piece(Call call, const void* body, std::int64_t piece);
-  void wait_for_loop();
+  void wake_workers(std::int64_t pieces);
+  void wait_for_loop(Member& self);
   void wait_for_pieces_of_others();
+  /// The thread that a member which has nothing to do waits for.
+  const Member& awaited_by(const Member& self) const;
+  /// Returns whether done() became true while the awaited thread ran. If not, that has this thread's core as
+  /// soon as this one sleeps.
+  template <typename Done>
+  bool spin_while_others_run(const Member& self, const Done& done) const;
 
   // Written by the caller between loops; read by whoever takes a piece. A thread may read them while they are
   // being replaced, and then finds that its ticket is no longer valid.
@@ -72,6 +106,7 @@ class Team {
   std::exception_ptr error_;
 
   std::uint64_t process_;
+  std::vector<Member> members_;
   std::vector<std::thread> workers_;  //!< last: they use all of the above
 };
 
