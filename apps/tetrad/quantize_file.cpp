@@ -56,7 +56,7 @@ class LoadedMatrix {
   }
 
  private:
-  std::int64_t shape_[2];
+  std::int64_t shape_[2] = {};
   DType dtype_;
   Buffer buffer_;
 };

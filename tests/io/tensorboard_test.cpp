@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <ctime>
@@ -29,7 +30,7 @@ std::uint32_t slow_masked_crc(std::string_view bytes) {
     for (int bit = 0; bit < 8; ++bit) crc = (crc % 2 != 0) ? crc / 2 ^ 0x82F63B78U : crc / 2;
   }
   crc = ~crc;
-  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;
+  return std::rotr(crc, 15) + 0xA282EAD8U;
 }
 
 template <typename T>

@@ -82,7 +82,8 @@ struct RecipeCase {
 void PrintTo(const RecipeCase& recipe, std::ostream* out) { *out << recipe.name; }
 
 std::vector<RecipeCase> recipe_cases() {
-  const auto make = [](std::string name, std::string recipe, auto change, DType storage = DType::bf16) {
+  const auto make = [](std::string name, std::string recipe, const auto& change,
+                       DType storage = DType::bf16) {
     RecipeCase result{std::move(name), {}, storage};
     result.config.recipe = std::move(recipe);
     change(result.config);

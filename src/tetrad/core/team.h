@@ -76,7 +76,7 @@ class Team {
   bool has_pieces() const;
   void take_pieces(Member& self);
   void do_piece(Call call, const void* body, std::int64_t piece);
-  void wake_workers(std::int64_t pieces);
+  void wake_workers(std::int64_t count);
   void wait_for_loop(Member& self);
   void wait_for_pieces_of_others();
   /// The thread that a member which has nothing to do waits for.

@@ -57,9 +57,12 @@ int default_thread_count() {
 
 Threads::Threads(int count) : count_(count > 0 ? count : default_thread_count()) {}
 
-Threads::~Threads() {
+Threads::~Threads() { forget_team_of_another_process(); }
+
+void Threads::forget_team_of_another_process() {
   // The threads of the process that this one was forked from are not here to be ended.
-  if (team_ && !team_->is_of_this_process()) static_cast<void>(team_.release());
+  if (team_ && !team_->is_of_this_process())
+    static_cast<void>(team_.release());  // NOLINT(bugprone-unused-return-value)
 }
 
 int Threads::worker() const { return team_ ? std::max(0, team_->worker()) : 0; }
@@ -70,7 +73,7 @@ void Threads::run(std::int64_t count, Call call, const void* body) {
     for (std::int64_t i = 0; i < count; ++i) call(body, i);
     return;
   }
-  if (team_ && !team_->is_of_this_process()) static_cast<void>(team_.release());
+  forget_team_of_another_process();
   if (!team_) team_ = std::make_unique<Team>(count_ - 1);
   if (count <= kMostPieces) return team_->run(count, call, body);
   const std::int64_t group = (count + kMostPieces - 1) / kMostPieces;

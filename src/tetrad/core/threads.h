@@ -38,6 +38,7 @@ class Threads {
  private:
   using Call = void (*)(const void* body, std::int64_t i);
   void run(std::int64_t count, Call call, const void* body);
+  void forget_team_of_another_process();
 
   int count_;
   std::unique_ptr<Team> team_;

@@ -56,7 +56,7 @@ std::string map_text(const Inspection& inspection) {
   const std::size_t width = name_width(inspection);
   std::string text = fmt::format("{:<{}} ", "", width);
   for (int i = 0; i < kOperands; ++i) text += fmt::format("{:>10}", name_of(static_cast<Operand>(i)));
-  text += "\n";
+  text += '\n';
   for (const std::string& layer : inspection.layers) {
     std::string row;
     std::string_view kept = " ";

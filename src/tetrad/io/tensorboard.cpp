@@ -93,8 +93,8 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, std::i
 TensorBoardWriter::~TensorBoardWriter() {
   try {
     flush();
-  } catch (
-      const Error&) {  // NOLINT(bugprone-empty-catch): JSON lines are the record; this is a picture of it.
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+    // JSON lines are the record; this is a picture of it.
   }
 }
 

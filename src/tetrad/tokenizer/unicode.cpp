@@ -25,6 +25,7 @@ constexpr CharClass search(char32_t point) {
 
 constexpr std::size_t kAscii = 128;
 constexpr std::array<CharClass, kAscii> kAsciiClasses = [] {
+  // NOLINTNEXTLINE(bugprone-invalid-enum-default-initialization): all of them are set
   std::array<CharClass, kAscii> classes{};
   for (std::size_t i = 0; i < kAscii; ++i) classes[i] = search(static_cast<char32_t>(i));
   return classes;

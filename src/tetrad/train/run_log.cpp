@@ -36,7 +36,7 @@ double steady_seconds() {
 }
 
 std::string format_duration(double seconds) {
-  const auto whole = static_cast<long>(std::lround(std::fmax(seconds, 0.0)));
+  const long whole = std::lround(std::fmax(seconds, 0.0));
   const long hours = whole / 3600;
   const long minutes = whole / 60 % 60;
   return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)

@@ -83,7 +83,7 @@ Device::Device(const DeviceOptions& options) : options_(options) {
         "-DCMAKE_CUDA_ARCHITECTURES={} or use run.backend: cpu",
         TETRAD_CUDA_ARCHITECTURES, properties_.name, properties_.major, properties_.minor,
         architecture_of(properties_.major, properties_.minor));
-  else
+  else  // NOLINT(readability-else-after-return): result is of the `if`
     check(result);
   if (options_.stream == nullptr) {
     check(cudaStreamCreateWithFlags(&options_.stream, cudaStreamNonBlocking));
