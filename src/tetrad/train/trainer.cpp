@@ -11,6 +11,7 @@
 #include "tetrad/eval/evaluation.h"
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
+#include "tetrad/train/resume.h"
 #include "tetrad/train/schedule.h"
 
 namespace tetrad {
@@ -45,10 +46,10 @@ Dataset open_dataset(Threads& threads, const Config& config) {
 }
 
 Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
-                 const std::filesystem::path& folder, Backend& backend, RunLog& log)
+                 const RunFolder& folder, Backend& backend, RunLog& log)
     : config_(config),
       texts_{std::move(resolved), {}},
-      folder_(folder),
+      folder_(folder.path()),
       backend_(backend),
       log_(log),
       steps_(step_count(config.train)),
@@ -58,7 +59,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
                recompute_from_name(config.train.recompute)),
       optimizer_(backend, decoder_.parameters(), config.optim),
-      store_(folder / "checkpoints", config.train.checkpoint.keep),
+      store_(folder_ / "checkpoints", config.train.checkpoint.keep),
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
@@ -67,6 +68,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
   state_.tokenizer_hash = dataset_.tokenizer_hash();
   state_.build = std::move(build);
+  state_.identity = {folder.id(), settings_hash(config_), dataset_.hashes()};
   for (const auto& [name, value] : decoder_.backend().bits_depend_on()) state_.bits_depend_on[name] = value;
 }
 
@@ -127,6 +129,8 @@ std::optional<FoundCheckpoint> Trainer::newest_checkpoint() {
 void Trainer::load(const FoundCheckpoint& checkpoint) {
   const std::string build = state_.build;
   const BitsDependOn bits_depend_on = state_.bits_depend_on;
+  const RunIdentity identity = state_.identity;
+  check_is_ours(checkpoint.path);
   state_ = load_snapshot(checkpoint.path, decoder_, optimizer_);
   TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one this run began with ({})",
@@ -139,6 +143,7 @@ void Trainer::load(const FoundCheckpoint& checkpoint) {
     log_.say("warning: results may differ in their last bits from those of a run that was never stopped: {}",
              changes);
   state_.bits_depend_on = bits_depend_on;
+  state_.identity = identity;
   try {
     dataset_.restore(state_.data);
     watch_.restore(state_.loss_watch);
@@ -146,6 +151,15 @@ void Trainer::load(const FoundCheckpoint& checkpoint) {
     throw Error(fmt::format("{}/state.json cannot be used: {}", checkpoint.path.string(), error.what()),
                 ExitCode::no_checkpoint);
   }
+}
+
+void Trainer::check_is_ours(const std::filesystem::path& checkpoint) const {
+  const RunIdentity saved = load_state(checkpoint).identity;
+  check_same_run(saved, state_.identity, checkpoint.string());
+  if (saved.config == state_.identity.config) return;
+  // Another hash may only mean that this program has settings which that one had not.
+  const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
+  check_resumable(load_config(files, {}), config_, files[0]);
 }
 
 Pass Trainer::make_pass(std::int64_t microbatch) const {

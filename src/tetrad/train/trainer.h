@@ -21,6 +21,7 @@
 #include "tetrad/train/config.h"
 #include "tetrad/train/health.h"
 #include "tetrad/train/metrics.h"
+#include "tetrad/train/run_folder.h"
 #include "tetrad/train/run_log.h"
 #include "tetrad/train/signals.h"
 
@@ -39,10 +40,9 @@ Dataset open_dataset(Threads& threads, const Config& config);
 
 class Trainer {
  public:
-  /// `resolved` is the text of the configuration, `build` the id of this program, `folder` the run's, which
-  /// exists.
+  /// `resolved` is the text of the configuration, `build` the id of this program.
   Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
-          const std::filesystem::path& folder, Backend& backend, RunLog& log);
+          const RunFolder& folder, Backend& backend, RunLog& log);
 
   /// Shows the run's figures there from now on; before start() or resume().
   void show_on(MetricsPage& page) { page_ = &page; }
@@ -86,6 +86,8 @@ class Trainer {
   /// A failure is reported and the run goes on, unless `must_succeed`.
   void save(bool must_succeed);
   void load(const FoundCheckpoint& checkpoint);
+  /// Throws Error unless the checkpoint is this run's, with its settings and its data.
+  void check_is_ours(const std::filesystem::path& checkpoint) const;
   std::optional<FoundCheckpoint> newest_checkpoint();
   Pass make_pass(std::int64_t microbatch) const;
   std::int64_t tokens_per_step() const { return config_.train.batch * config_.train.sequence; }
