@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/run_folder.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -41,9 +42,9 @@ std::optional<std::string> marked_id(const fs::path& run) {
 }
 
 bool has_checkpoint(const fs::path& run) {
-  for (const CheckpointEntry& entry : scan_checkpoints(run / kCheckpoints))
-    if (entry.kind != EntryKind::other && looks_complete(entry.path)) return true;
-  return false;
+  return std::ranges::any_of(scan_checkpoints(run / kCheckpoints), [](const CheckpointEntry& entry) {
+    return entry.kind != EntryKind::other && looks_complete(entry.path);
+  });
 }
 
 void write_marker(const fs::path& run, const std::string& id, nlohmann::json origin) {
