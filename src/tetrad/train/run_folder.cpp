@@ -5,13 +5,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/checkpoint/run_identity.h"
+#include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
 
@@ -88,6 +88,11 @@ void refuse_files_of_others(const fs::path& folder) {
         (folder / name).string(), folder.string(), kMarker);
 }
 
+void check_is_run(const fs::path& path) {
+  TETRAD_CHECK(RunFolder::is_run(path), "{} is not the folder of a run: it has neither {} nor a checkpoint",
+               path.string(), kMarker);
+}
+
 fs::path newest_checkpoint(const fs::path& run) {
   std::vector<CheckpointProblem> problems;
   return open_checkpoint(run, problems);
@@ -123,10 +128,8 @@ RunFolder RunFolder::open(const fs::path& path) {
   TETRAD_CHECK(fs::is_directory(path, ignored), "{} is not the folder of a run: there is no such folder",
                path.string());
   RunFolder folder(path);
-  const std::optional<std::string> id = marked_id(path);
-  TETRAD_CHECK(id || has_checkpoint(path),
-               "{} is not the folder of a run: it has neither {} nor a checkpoint", path.string(), kMarker);
-  if (id) {
+  check_is_run(path);
+  if (const std::optional<std::string> id = marked_id(path)) {
     folder.id_ = *id;
   } else {
     folder.id_ = verify_checkpoint(newest_checkpoint(path)).run;
@@ -136,16 +139,13 @@ RunFolder RunFolder::open(const fs::path& path) {
     write_marker(path, folder.id_, {{"restored", true}});
   }
   if (!is_present(path / kConfig)) {
-    std::stringstream text;
-    text << std::ifstream(config_of_run(path)).rdbuf();
-    write_file_atomically(path / kConfig, text.str());
+    write_file_atomically(path / kConfig, config::read_text(config_of_run(path).string()));
   }
   return folder;
 }
 
 fs::path config_of_run(const fs::path& run) {
-  TETRAD_CHECK(RunFolder::is_run(run), "{} is not the folder of a run: it has neither {} nor a checkpoint",
-               run.string(), kMarker);
+  check_is_run(run);
   if (is_present(run / kConfig)) return run / kConfig;
   return newest_checkpoint(run) / kConfig;
 }
