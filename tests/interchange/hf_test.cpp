@@ -278,6 +278,16 @@ TEST_F(Hf, FilesAreAsTransformersWantsThem) {
   EXPECT_FALSE(index["weight_map"].contains("lm_head.weight"));
 }
 
+/// transformers takes this value for the least time step; where it sets initial values, it wants its
+/// logarithm.
+TEST_F(Hf, NoTimeStepIsTooSmall) {
+  make_checkpoint(path("run"), small_config(small_hybrid(false)));
+  export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {});
+  const double least = json(path("hf") / "config.json")["time_step_min"];
+  EXPECT_GT(least, 0);
+  EXPECT_LT(least, 1e-20);
+}
+
 TEST_F(Hf, BytesComeBackAsBytes) {
   make_checkpoint(path("run"), small_config(small_llama(false)), ByteTokenizer().hash());
   const CheckpointSource source(path("run"));

@@ -11,6 +11,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// transformers takes time_step_min, from which it draws initial values, for the least time step of a prompt
+/// too (but not of a token that follows it), and our models have none. It needs the logarithm, so the value
+/// is not zero, but so small that no state changes: softplus(-69).
+constexpr double kNoLeastTimeStep = 1e-30;
+
 /// The shortest decimal number that is read as this f32: 1e-5 and not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
@@ -80,7 +85,7 @@ Json nemotron_h(const ModelConfig& model, const HfConfigOptions& options) {
   json["mamba_proj_bias"] = false;
   json["hidden_dropout"] = 0.0;
   json["residual_in_fp32"] = false;
-  json["time_step_min"] = 0.001;
+  json["time_step_min"] = kNoLeastTimeStep;
   json["time_step_max"] = 0.1;
   json["time_step_floor"] = 1e-4;
   add_common(json, model, options);
