@@ -67,7 +67,7 @@ TEST_P(HfFamilies, TheMapHasEveryParameterOfTheDecoder) {
 TEST_P(HfFamilies, ConfigsAreReadBack) {
   ModelConfig model = GetParam().model;
   const std::string text =
-      hf_config(model, family_of(model), {.context = 32, .dtype = DType::bf16, .end_of_text = 3}).dump();
+      hf_config(model, family_of(model), {.context = 32, .dtype = DType::bf16, .ends_of_text = {3}}).dump();
   const ModelConfig back = parse_hf_model(text, "config.json");
   model.name = back.name;
   model.mamba.chunk = back.mamba.chunk;

@@ -26,6 +26,12 @@ const char* torch_name(DType dtype) {
 
 Json token(const std::optional<std::int32_t>& id) { return id ? Json(*id) : Json(nullptr); }
 
+/// One is a number, several are a list.
+Json tokens(const std::vector<std::int32_t>& ids) {
+  if (ids.empty()) return nullptr;
+  return ids.size() == 1 ? Json(ids.front()) : Json(ids);
+}
+
 void add_common(Json& json, const ModelConfig& model, const HfConfigOptions& options) {
   json["vocab_size"] = model.vocab;
   json["hidden_size"] = model.hidden;
@@ -41,7 +47,7 @@ void add_common(Json& json, const ModelConfig& model, const HfConfigOptions& opt
   json["initializer_range"] = shortest(model.init_std);
   json["use_cache"] = true;
   json["bos_token_id"] = token(options.begin_of_text);
-  json["eos_token_id"] = token(options.end_of_text);
+  json["eos_token_id"] = tokens(options.ends_of_text);
   json["pad_token_id"] = nullptr;
   json["torch_dtype"] = torch_name(options.dtype);
 }
@@ -101,7 +107,7 @@ Json hf_config(const ModelConfig& model, Family family, const HfConfigOptions& o
 Json hf_generation_config(const HfConfigOptions& options) {
   Json json = {{"do_sample", true}, {"temperature", 1.0}};
   if (options.begin_of_text) json["bos_token_id"] = *options.begin_of_text;
-  if (options.end_of_text) json["eos_token_id"] = *options.end_of_text;
+  if (!options.ends_of_text.empty()) json["eos_token_id"] = tokens(options.ends_of_text);
   return json;
 }
 
