@@ -24,6 +24,9 @@ from run import HERE, relative_difference, tetrad
 LOGITS_TOLERANCE = 1e-4
 # Relative difference of a layer's largest input: the calibration runs in NVFP4, transformers in f32.
 INPUT_TOLERANCE = 0.25
+# The same of logits with inputs of four bits, whose scales we take from the tensor and transformers from the calibration;
+# nothing that is loaded wrongly stays within it.
+SERVED_TOLERANCE = 0.2
 TOKENS = 48
 # 64 divides every row, as NVFP4 in GGUF needs it.
 WIDE = {"llama": ["model.hidden=128", "model.ffn=192"], "hybrid": ["model.hidden=128", "model.ffn=192"]}
@@ -42,9 +45,9 @@ def newest_checkpoint(run):
     return sorted((run / "checkpoints").glob("step-*"), key=lambda path: int(path.name[5:]))[-1]
 
 
-def our_logits(binary, checkpoint, ids, folder):
+def our_logits(binary, checkpoint, ids, folder, precision="f32"):
     (folder / "ids.txt").write_text("\n".join(" ".join(map(str, line)) for line in ids.tolist()) + "\n")
-    tetrad(binary, "score", str(checkpoint), "--tokens", "ids.txt", "--logits", "logits.safetensors", "--precision", "f32",
+    tetrad(binary, "score", str(checkpoint), "--tokens", "ids.txt", "--logits", "logits.safetensors", "--precision", precision,
            "--json", cwd=folder)
     logits = load_file(folder / "logits.safetensors")
     return torch.stack([logits[f"line.{i}"] for i in range(len(ids))])
@@ -186,7 +189,7 @@ def check_compressed_tensors(binary, run, name, folder, report):
     report.expect(f"{name}: compressed-tensors reads the configuration", modules and not set(modules) & set(quantization.ignore)
                   and set(expected) - set(modules) <= set(quantization.ignore),
                   f"{len(modules)} NVFP4 layers, {len(quantization.ignore)} excluded")
-    worst, exact = 0.0, True
+    worst, exact, weights = 0.0, True, {}
     for module in modules:
         state = {key.rsplit(".", 1)[1]: value for key, value in tensors.items() if key.startswith(module + ".")}
         codes, scales, amax = expected[module]
@@ -196,8 +199,25 @@ def check_compressed_tensors(binary, run, name, folder, report):
         decompressed = compressor.decompress(state, scheme)["weight"]
         exact &= torch.equal(decompressed, wanted.to(decompressed.dtype))
         worst = max(worst, relative_difference(wanted, without_tensor_scale(codes, scales) * (amax.double() / 2688)))
+        weights[module] = decompressed
     report.expect(f"{name}: compressed-tensors decodes the weights of the forward pass", exact and worst < 1e-6,
                   f"to the bit in BF16; {worst:.0e} from code * scale * amax / 2688 before that")
+    weights |= {key[: -len(".weight")]: value for key, value in tensors.items() if key.endswith(".weight")}
+    check_served(binary, run, name, out, weights, folder, report)
+
+
+def check_served(binary, run, name, out, weights, folder, report):
+    """transformers loads the folder through compressed-tensors: each layer has its weights, and logits are near ours."""
+    ids = torch.tensor([[random.Random(i).randrange(272) for _ in range(TOKENS)] for i in range(3)])
+    model, problems = load_theirs(out)
+    logits = their_logits(model, ids)  # weights are decoded now
+    wrong = [module for module, weight in weights.items()
+             if not torch.equal(model.get_submodule(module.replace("backbone.", "model.", 1)).weight, weight)]
+    report.expect(f"{name}: transformers loads the NVFP4 export", not problems and not wrong,
+                  f"{len(weights)} weights {problems or ''} {wrong or ''}")
+    difference = relative_difference(logits, our_logits(binary, run, ids, folder, "trained").double())
+    report.expect(f"{name}: and computes our logits", difference <= SERVED_TOLERANCE,
+                  f"they differ by {difference:.2f} (at most {SERVED_TOLERANCE})")
 
 
 def largest_inputs(path, modules, folder):

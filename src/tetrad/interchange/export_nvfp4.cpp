@@ -72,12 +72,11 @@ class Nvfp4Encoder final : public PieceEncoder {
 };
 
 /// Full names of the modules that have a matrix and are not quantized: servers match parts of names too.
-Json excluded_modules(const CheckpointSource& source, const Nvfp4Plan& plan) {
+Json excluded_modules(const CheckpointSource& source, const Nvfp4Plan& plan, ServingFormat format) {
   Json names = Json::array();
   for (const MappedParameter& parameter : source.parameters()) {
     if (parameter.shape.size() < 2 || plan.find(parameter) != nullptr) continue;
-    for (const Piece& piece : parameter.pieces) names.push_back(module_of(piece.names.hf));
-    if (parameter.copy) names.push_back(module_of(parameter.copy->names.hf));  // the head of a tied model
+    for (const std::string& name : module_names(parameter, format)) names.push_back(name);
   }
   return names;
 }
@@ -129,7 +128,7 @@ ExportSummary export_nvfp4(const CheckpointSource& source, const std::filesystem
                            const InputAmax& input_amax, Backend& cpu) {
   plan.require_layers();
   Nvfp4Encoder encoder(format, options.dtype, plan, input_amax, cpu);
-  const Json excluded = excluded_modules(source, plan);
+  const Json excluded = excluded_modules(source, plan, format);
   if (format == ServingFormat::modelopt) {
     Json files = Json::object();
     files["hf_quant_config.json"] = modelopt_file(excluded, options.version);
