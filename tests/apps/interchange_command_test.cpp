@@ -194,5 +194,14 @@ TEST_F(Interchange, TheEndsOfTextsStay) {
   }
 }
 
+TEST_F(Interchange, AWarningIsInTheAnswer) {
+  expect_ok(arguments(kModel, "nvfp4", "adaptive", {"precision.schedule=[]", "precision.adaptive=true"}));
+  const Outcome outcome = run_tetrad(
+      {"export", folder_.file("adaptive"), "-o", folder_.file("out"), "--to", "modelopt", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("4/6"), std::string::npos) << outcome.err;
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["warnings"].size(), 1U);
+}
+
 }  // namespace
 }  // namespace tetrad::testing

@@ -341,6 +341,44 @@ TEST_F(Serving, ReadersFindTheirModulesInTheLists) {
     expect(small_hybrid(false), format, kept, nvfp4);
 }
 
+/// Servers make plain NVFP4 of inputs, whatever training did.
+TEST_F(Serving, InputsThatServersQuantizeOtherwiseAreWarnedAbout) {
+  Config config = small_config(small_llama(true));
+  config.precision.adaptive = true;
+  make_checkpoint(path("run"), config);
+  const CheckpointSource source(path("run"));
+  for (const ServingFormat format : {ServingFormat::modelopt, ServingFormat::compressed_tensors}) {
+    const std::string name = format == ServingFormat::modelopt ? "modelopt" : "ct";
+    const ExportSummary summary = run_export(source, name, format);
+    ASSERT_EQ(summary.warnings.size(), 1U);
+    EXPECT_NE(summary.warnings[0].find("4/6"), std::string::npos) << summary.warnings[0];
+    EXPECT_EQ(json(path(name) / "tetrad_export.json")["warnings"], Json(summary.warnings));
+    const SafetensorsFile file(path(name) / "model.safetensors");
+    const std::string scale = "model.layers.1.self_attn.q_proj" + std::string(names_of(format).input_scale);
+    const float amax = invented_amax(source).at("blocks.2.qkv");
+    EXPECT_FLOAT_EQ(
+        scalar(file, scale,
+               names_of(format).divides ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{}),
+        names_of(format).divides ? 2688.0f / amax : amax / 2688.0f);
+  }
+  const auto only_in_training = [&](const PrecisionConfig& precision) {
+    return Nvfp4Plan(precision, config.model, source.parameters()).only_in_training();
+  };
+  using What = std::set<std::string>;
+  EXPECT_EQ(only_in_training(with_precision(config.precision, "nvfp4")), What{});
+  config.precision.operands["fprop.x"].adaptive = false;  // weights only
+  EXPECT_EQ(only_in_training(config.precision), What{});
+  config.precision.operands.clear();
+  config.precision.adaptive = false;
+  EXPECT_EQ(only_in_training(config.precision), What{});
+  config.precision.sr = std::vector<std::string>{"activations"};
+  EXPECT_EQ(only_in_training(config.precision), What{"stochastic rounding"});
+
+  make_checkpoint(path("plain"), small_config(small_llama(true)));
+  EXPECT_TRUE(run_export(CheckpointSource(path("plain")), "out", ServingFormat::modelopt).warnings.empty());
+  EXPECT_FALSE(json(path("out") / "tetrad_export.json").contains("warnings"));
+}
+
 TEST_F(Serving, LayersThatStayInFp8AreLeftLikeThoseInBf16) {
   Config config = small_config(small_llama(true));
   config.precision.high_precision.fp8 = {"blocks.1.*"};

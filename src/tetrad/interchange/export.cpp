@@ -55,7 +55,7 @@ void check_export_folder(const fs::path& out, Overwrite overwrite) {
 
 ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& out,
                                const ExportOptions& options, PieceEncoder& encoder, const Json& extra_files,
-                               const Json& quantization_config) {
+                               const Json& quantization_config, std::vector<std::string> warnings) {
   const Config& config = source.config();
   std::vector<TensorDeclaration> declarations;
   for (const MappedParameter& parameter : source.parameters())
@@ -77,18 +77,20 @@ ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& o
   write_json(folder.path() / "generation_config.json", hf_generation_config(hf));
   for (const auto& [name, json] : extra_files.items()) write_json(folder.path() / name, json);
   write_tokenizer(folder.path(), source);
-  write_json(folder.path() / kOriginFile, {{"producer", "tetrad"},
-                                           {"version", options.version},
-                                           {"model", config.model.name},
-                                           {"checkpoint", source.path().filename().string()}});
+  Json origin = {{"producer", "tetrad"},
+                 {"version", options.version},
+                 {"model", config.model.name},
+                 {"checkpoint", source.path().filename().string()}};
+  if (!warnings.empty()) origin["warnings"] = warnings;
+  write_json(folder.path() / kOriginFile, origin);
   folder.commit();
-  return {declarations.size(), writer.shards(), writer.total_bytes()};
+  return {declarations.size(), writer.shards(), writer.total_bytes(), std::move(warnings)};
 }
 
 ExportSummary export_hf(Threads& threads, const CheckpointSource& source, const fs::path& out,
                         const ExportOptions& options) {
   DenseEncoder encoder(threads, options.dtype);
-  return export_hf_folder(source, out, options, encoder, nullptr, nullptr);
+  return export_hf_folder(source, out, options, encoder, nullptr, nullptr, {});
 }
 
 }  // namespace tetrad

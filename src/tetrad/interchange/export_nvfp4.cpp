@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/interchange/export_nvfp4.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tetrad/core/error.h"
@@ -81,6 +83,16 @@ Json excluded_modules(const CheckpointSource& source, const Nvfp4Plan& plan, Ser
   return names;
 }
 
+std::vector<std::string> warnings_about(const Nvfp4Plan& plan) {
+  const std::set<std::string>& only = plan.only_in_training();
+  if (only.empty()) return {};
+  return {
+      fmt::format("inputs were quantized with {} in training, which servers do not have: they make plain "
+                  "NVFP4 of them, so that results differ from those here. The weights have the codes of "
+                  "training",
+                  fmt::join(only, " and "))};
+}
+
 Json producer(const std::string& version) { return {{"name", "tetrad"}, {"version", version}}; }
 
 /// For config.json.
@@ -132,9 +144,11 @@ ExportSummary export_nvfp4(const CheckpointSource& source, const std::filesystem
   if (format == ServingFormat::modelopt) {
     Json files = Json::object();
     files["hf_quant_config.json"] = modelopt_file(excluded, options.version);
-    return export_hf_folder(source, out, options, encoder, files, modelopt_config(excluded, options.version));
+    return export_hf_folder(source, out, options, encoder, files, modelopt_config(excluded, options.version),
+                            warnings_about(plan));
   }
-  return export_hf_folder(source, out, options, encoder, nullptr, compressed_tensors_config(excluded));
+  return export_hf_folder(source, out, options, encoder, nullptr, compressed_tensors_config(excluded),
+                          warnings_about(plan));
 }
 
 }  // namespace tetrad
