@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tetrad/http/server.h"
+#include "tetrad/io/exposition.h"
 
 namespace tetrad {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 HttpResponse text_response(int status, std::string text) {
   HttpResponse response;
   response.status = status;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.content_type = kExpositionType;
   response.body = std::move(text);
   return response;
 }
