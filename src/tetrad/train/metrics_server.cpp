@@ -23,7 +23,7 @@ class Pages final : public HttpHandler {
  public:
   explicit Pages(const MetricsPage& metrics) : metrics_(metrics) {}
 
-  HttpResponse answer(const HttpRequest& request, const IsGone& /*is_gone*/) override {
+  HttpResponse answer(const HttpRequest& request, const HttpExchange& /*exchange*/) override {
     if (request.path != "/" && request.path != "/metrics")
       throw HttpError(404, "there is nothing but /metrics");
     if (request.method != "GET") {
