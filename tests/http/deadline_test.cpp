@@ -52,5 +52,22 @@ TEST(ServerDeadlines, IdleConnectionsEnd) {
   EXPECT_EQ(server.get("/").status, 200) << "their places are free";
 }
 
+/// Nobody is refused for the sake of connections that nobody uses.
+TEST(ServerDeadlines, IdleConnectionsMakeRoom) {
+  ServerOptions options;
+  options.connections = 2;
+  Running server(options);
+  HttpClient first(server.port());
+  EXPECT_EQ(first.get("/").status, 200);
+  HttpClient busy(server.port());
+  busy.send("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_TRUE(server.handler.events.happens("waits"));
+  std::this_thread::sleep_for(milliseconds(1100));
+  EXPECT_EQ(server.get("/").status, 200);
+  EXPECT_TRUE(first.is_closed_by_server());
+  server.handler.is_released = true;
+  EXPECT_EQ(busy.receive()->status, 200) << "whoever waits for an answer gets it";
+}
+
 }  // namespace
 }  // namespace tetrad::testing

@@ -128,7 +128,8 @@ bool Connection::serve_one() {
 
 /// Reads until the request is complete; `buffer_` keeps what comes after it. False if nothing came.
 bool Connection::receive(RequestParser& parser, MemoryShare& memory) {
-  Clock::time_point deadline = Clock::now() + options_.idle_timeout;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point deadline = begin + options_.idle_timeout;
   bool told_to_continue = false;
   std::array<char, kRead> bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
   while (true) {
@@ -136,6 +137,7 @@ bool Connection::receive(RequestParser& parser, MemoryShare& memory) {
     const bool had_head = parser.head_complete();
     buffer_.erase(0, parser.feed(buffer_));
     if (parser.started() && !had_started) deadline = Clock::now() + options_.request_timeout;
+    idle_since_ = parser.started() ? 0 : begin.time_since_epoch().count();
     if (parser.head_complete() && !had_head) {
       check_host(parser.request());
       memory_per_byte_ = common_.handler.admit(parser.request());

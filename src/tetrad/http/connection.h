@@ -42,9 +42,12 @@ class Connection {
     bool is_loopback;  //!< only this machine can connect
   };
 
+  /// Since when it waits for a request; 0: it has one.
+  using IdleSince = std::atomic<Clock::rep>;
+
   /// All arguments must outlive it.
-  Connection(const Common& common, int socket, const std::string& peer)
-      : common_(common), options_(common.options), socket_(socket), peer_(peer) {}
+  Connection(const Common& common, int socket, const std::string& peer, IdleSince& idle_since)
+      : common_(common), options_(common.options), socket_(socket), peer_(peer), idle_since_(idle_since) {}
 
   /// Until it ends.
   void serve();
@@ -66,6 +69,7 @@ class Connection {
   const ConnectionOptions& options_;
   int socket_;
   const std::string& peer_;
+  IdleSince& idle_since_;
   std::string buffer_;               //!< bytes that belong to the next request
   std::size_t memory_per_byte_ = 1;  //!< of the body of this request
 };

@@ -88,6 +88,24 @@ void HttpServer::reap() {
   });
 }
 
+/// Whether another connection can be served. If need be, the one that has asked for nothing for longest ends.
+bool HttpServer::find_room() {
+  constexpr std::chrono::seconds kLongEnough{1};  // whoever has just come gets to ask
+  if (std::ranges::count_if(places_, &Place::is_taken) < options_.connections) return true;
+  Place* idle = nullptr;
+  Clock::rep oldest = (Clock::now() - kLongEnough).time_since_epoch().count();
+  for (Place& place : places_) {
+    const Clock::rep since = place.idle_since;
+    if (!place.is_taken || since == 0 || since > oldest) continue;
+    oldest = since;
+    idle = &place;
+  }
+  if (idle == nullptr) return false;
+  idle->is_taken = false;
+  ::shutdown(idle->socket.get(), SHUT_RD);  // which it sees as its client's leaving
+  return true;
+}
+
 void HttpServer::accept_one() {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
@@ -105,9 +123,9 @@ void HttpServer::accept_one() {
   constexpr std::size_t kRefused = 16;
   const auto allowed = static_cast<std::size_t>(options_.connections);
   if (places_.size() >= allowed + kRefused) return;
-  const auto taken = std::ranges::count_if(places_, &Place::is_welcome);
+  const bool has_room = find_room();
   Place& place = places_.emplace_back();
-  place.is_welcome = taken < options_.connections;
+  place.is_welcome = place.is_taken = has_room;
   place.socket = std::move(socket);
   place.peer = http::peer_name(address, size);
   try {
@@ -120,7 +138,7 @@ void HttpServer::accept_one() {
 void HttpServer::serve(Place& place) {
   const int socket = place.socket.get();
   http::Connection connection({options_, *handler_, memory_, stopping_, listener_.is_loopback}, socket,
-                              place.peer);
+                              place.peer, place.idle_since);
   if (place.is_welcome)
     connection.serve();
   else

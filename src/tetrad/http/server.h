@@ -54,6 +54,8 @@ class HttpServer {
     FileDescriptor socket;  //!< closed by the thread that runs, so that it may always be shut down
     std::string peer;
     bool is_welcome = false;  //!< else it is answered 503: too many connections
+    bool is_taken = false;    //!< it counts among those that are served; used by the thread in run()
+    http::Connection::IdleSince idle_since = 0;
     std::atomic<bool> done = false;
     std::thread thread;
   };
@@ -62,6 +64,7 @@ class HttpServer {
   void reap();
   bool drain(std::chrono::milliseconds limit);
   void cut_off();
+  bool find_room();
   void serve(Place& place);
 
   ServerOptions options_;
