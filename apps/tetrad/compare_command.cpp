@@ -22,8 +22,9 @@
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/checks.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/folder_lock.h"
 #include "tetrad/recipe/config.h"
-#include "tetrad/train/run_folder.h"
+#include "tetrad/train/origin.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
 
@@ -104,6 +105,14 @@ Definition define(const CompareOptions& options, const fs::path& folder) {
   return definition;
 }
 
+/// A folder without a plan is not of a comparison, and what lies there under the names of its files not ours.
+void refuse_files_of_others(const fs::path& folder) {
+  for (const char* name : {kCommonFile, "report.json", "report.html", "runs"})
+    TETRAD_CHECK(!fs::exists(folder / name),
+                 "{} is there, but {} is not the folder of a comparison (it has no {}): choose another --out",
+                 (folder / name).string(), folder.string(), kPlanFile);
+}
+
 Machine describe(Backend& backend) {
   const bench::Peak peak = bench::measure_peak(backend);
   const std::string name(backend.name());
@@ -170,7 +179,8 @@ ExitCode run(const CompareOptions& options) {
   std::error_code error;
   fs::create_directories(folder, error);
   TETRAD_CHECK(!error, "cannot create {}: {}", folder.string(), error.message());
-  const RunFolder held = RunFolder::open(folder);
+  const FolderLock held(folder);
+  if (!found_in(folder)) refuse_files_of_others(folder);
   write_file_atomically(folder / kCommonFile, definition.common);
   write_file_atomically(folder / kPlanFile, to_yaml(definition.plan));
 
@@ -178,7 +188,7 @@ ExitCode run(const CompareOptions& options) {
   const ReportContext context = make_context(options);
   std::vector<ArmProbes> probes = probes_so_far(comparison, folder);
   const auto report = [&] { return write_report(comparison, folder, probes, context, options.json); };
-  const RunContext runs{kBuildId, backend, signals, terminal()};
+  const RunContext runs{kBuildId, describe_origin(kVersion, kBuildId), backend, signals, terminal()};
   const std::set<std::string> wanted(options.probes.begin(), options.probes.end());
   const std::size_t probed = wanted.contains("checks") ? probes.size() : wanted.contains("gradients") ? 1 : 0;
   const RunnerOptions runner{!options.light, probed, [&] { return describe(backend); }, [&] { report(); }};
@@ -186,7 +196,7 @@ ExitCode run(const CompareOptions& options) {
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
   const std::string said = report();
   if (!finished) {
-    fmt::print(stderr, "stopped; continue with: tetrad compare --resume {}\n", folder.string());
+    terminal().say(fmt::format("stopped; continue with: tetrad compare --resume {}", folder.string()));
     return ExitCode::stopped_by_signal;
   }
   fmt::print("{}", said);

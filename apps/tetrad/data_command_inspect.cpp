@@ -35,7 +35,7 @@ void data_inspect(const InspectArguments& arguments) {
   const TokenFile file(arguments.name);
   const auto& metadata = file.metadata();
   Threads threads(arguments.threads);
-  const TokenFile::Range range = file.id_range(threads);
+  const TokenFile::Range range = file.survey(threads).range;
   const std::int64_t any = std::int64_t{1} << 31;
   const std::int64_t vocab = arguments.vocab > 0 ? arguments.vocab : metadata ? metadata->vocab : any;
   file.validate(threads, vocab);

@@ -18,6 +18,8 @@
 #include "tetrad/http/address.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/train/metrics_server.h"
+#include "tetrad/train/origin.h"
+#include "tetrad/train/resume.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
@@ -34,16 +36,6 @@ struct TrainOptions {
   bool keys = false;
   bool json = false;
 };
-
-/// Resuming may change how the run runs and how often it reports, not what it computes.
-void check_resumable(const Config& saved, const Config& now) {
-  for (const std::string& key : differences(saved, now)) {
-    const bool harmless = key.starts_with("run.") || key.starts_with("train.checkpoint") ||
-                          key == "train.log_every" || key == "train.recompute" ||
-                          key.starts_with("train.eval");
-    TETRAD_CHECK(harmless, "{} cannot change when a run is resumed: start a new run with --out", key);
-  }
-}
 
 /// A run that begins with the weights of a checkpoint has its model, said again or not.
 void adopt_model(Config& config, Provenance& provenance) {
@@ -129,11 +121,9 @@ ExitCode run(const TrainOptions& options) {
   Provenance provenance;
   Config config;
   if (resuming) {
-    const std::vector<std::string> files = {(std::filesystem::path(options.resume) / "config.yaml").string()};
-    TETRAD_CHECK(std::filesystem::exists(files[0]), "{} is not the folder of a run: it has no config.yaml",
-                 options.resume);
+    const std::vector<std::string> files = {config_of_run(options.resume).string()};
     config = load_config(files, arguments.overrides, &provenance);
-    check_resumable(load_config(files, {}), config);
+    check_resumable(load_config(files, {}), config, files[0]);
     config.run.out = options.resume;
   } else {
     config = load_config(arguments.files, arguments.overrides, &provenance);
@@ -167,11 +157,12 @@ ExitCode run(const TrainOptions& options) {
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
   if (!config.run.metrics_address.empty()) metrics.emplace(config.run.metrics_address, page);
   const RunFolder held =
-      resuming ? RunFolder::open(config.run.out) : RunFolder::create(config.run.out, to_yaml(config));
+      resuming ? RunFolder::open(config.run.out)
+               : RunFolder::create(config.run.out, to_yaml(config), describe_origin(kVersion, kBuildId));
   const std::filesystem::path& folder = held.path();
   RunLog log(folder / "log.txt", terminal());
   warn_about_memory(config, backend, log);
-  Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, folder, backend, log);
+  Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, held, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
           parameter_count(config.model), config.precision.recipe, backend.name(), backend.threads().count());
   if (metrics) log.say("figures for Prometheus: {}", metrics->url());

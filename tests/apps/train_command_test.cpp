@@ -215,6 +215,90 @@ TEST_F(Training, ARunThatNeverMadeAStepGivesItsFolderToTheNext) {
   }
 }
 
+TEST_F(Training, FilesOfOthersAreNotTouched) {
+  for (const char* name : {"config.yaml", "metrics.jsonl", "run.json", "checkpoints/step-0/notes"}) {
+    SCOPED_TRACE(name);
+    const std::filesystem::path file = folder_ / "mine" / name;
+    std::filesystem::create_directories(file.parent_path());
+    write_file(file, "mine");
+    const Outcome refused = run_tetrad(arguments(kLlama, "bf16", "mine"));
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.err.find("not the folder of a run"), std::string::npos) << refused.err;
+    EXPECT_EQ(read_file(file), "mine");
+    EXPECT_EQ(run_tetrad({"train", "--resume", folder_.file("mine")}).exit_code, 2);
+    EXPECT_EQ(read_file(file), "mine");
+    std::filesystem::remove_all(folder_ / "mine");
+  }
+}
+
+TEST_F(Training, ARunWithoutItsConfigurationOrMarkerIsStillARun) {
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", "whole")).exit_code, 0);
+  ASSERT_EQ(
+      run_tetrad(arguments(kLlama, "bf16", "run"), {"TETRAD_FAILPOINTS=metrics.write=kill@8"}).exit_code, -1);
+  const std::string config = read_file(folder_ / "run" / "config.yaml");
+  const std::string marker = read_file(folder_ / "run" / "run.json");
+  std::filesystem::remove(folder_ / "run" / "config.yaml");
+  std::filesystem::remove(folder_ / "run" / "run.json");
+  EXPECT_EQ(run_tetrad(arguments(kLlama, "bf16", "run")).exit_code, 2) << "it holds a run";
+  finish("run");
+  expect_same_run("whole", "run");
+  EXPECT_EQ(read_file(folder_ / "run" / "config.yaml"), config);
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "run" / "run.json"))["id"],
+            nlohmann::json::parse(marker)["id"]);
+}
+
+/// Two runs that were killed in the middle, with the same model.
+class InterruptedRuns : public Training {
+ protected:
+  void SetUp() override {
+    Training::SetUp();
+    for (const char* run : {"first", "second"})
+      ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", run), {"TETRAD_FAILPOINTS=checkpoint.write=kill@16"})
+                    .exit_code,
+                -1);
+  }
+
+  void expect_refused(int exit_code, const std::string& what) {
+    const Outcome refused = run_tetrad({"train", "--resume", folder_.file("first")});
+    EXPECT_EQ(refused.exit_code, exit_code) << refused.err;
+    EXPECT_NE(refused.err.find(what), std::string::npos) << refused.err;
+  }
+};
+
+TEST_F(InterruptedRuns, AnEditedConfigurationIsNoticed) {
+  const std::filesystem::path config = folder_ / "first" / "config.yaml";
+  std::string text = read_file(config);
+  const std::size_t at = text.find("lr: ");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 4, "lr: 1");
+  write_file(config, text);
+  expect_refused(2, "optim.lr");
+}
+
+TEST_F(InterruptedRuns, OtherTokensInTheSamePlaceAreNoticed) {
+  std::string tokens = read_file(folder_ / "a.bin");
+  std::swap(tokens[100], tokens[102]);
+  ASSERT_NE(tokens, read_file(folder_ / "a.bin")) << "the test could not fail";
+  write_file(folder_ / "a.bin", tokens);
+  expect_refused(4, "data source a");
+}
+
+TEST_F(InterruptedRuns, ACheckpointOfAnotherRunIsNoticed) {
+  std::filesystem::remove_all(folder_ / "first" / "checkpoints");
+  std::filesystem::copy(folder_ / "second" / "checkpoints", folder_ / "first" / "checkpoints",
+                        std::filesystem::copy_options::recursive);
+  expect_refused(4, "another run");
+}
+
+TEST_F(InterruptedRuns, DataMayMoveIfItIsTheSame) {
+  for (const char* end : {".bin", ".idx", ".json"})
+    std::filesystem::rename(folder_ / ("b" + std::string(end)), folder_ / ("moved" + std::string(end)));
+  EXPECT_EQ(run_tetrad({"train", "--resume", folder_.file("first")}).exit_code, 2);
+  const Outcome moved = run_tetrad(
+      {"train", "--resume", folder_.file("first"), "data.sources.b.path=" + folder_.file("moved")});
+  EXPECT_EQ(moved.exit_code, 0) << moved.err;
+}
+
 TEST_F(Training, TwoProcessesDoNotShareAFolder) {
   RunningTetrad first(arguments(kLlama, "bf16", "run", {"train.steps=1000000"}));
   while (!std::filesystem::exists(folder_ / "run" / "config.yaml") && !first.finished())

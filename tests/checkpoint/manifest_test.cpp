@@ -14,8 +14,10 @@ namespace {
 constexpr std::string_view kHash = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 Manifest example() {
-  return {
-      12, "v1 \"quoted\"", {{"a.safetensors", 7, std::string(kHash)}, {"state.json", 0, std::string(kHash)}}};
+  return {12,
+          "v1 \"quoted\"",
+          "01234567-89ab-4def-8123-456789abcdef",
+          {{"a.safetensors", 7, std::string(kHash)}, {"state.json", 0, std::string(kHash)}}};
 }
 
 std::string entry(std::string_view name, std::string_view bytes = "1") {
@@ -46,7 +48,18 @@ void expect_bad_input(std::string_view text, std::string_view word) {
 
 TEST(Manifest, RoundTrips) {
   EXPECT_EQ(parse_manifest(manifest_text(example())), example());
-  EXPECT_EQ(parse_manifest(sealed_with("3", entry("f"))), (Manifest{3, "b", {{"f", 1, std::string(kHash)}}}));
+  EXPECT_EQ(parse_manifest(sealed_with("3", entry("f"))),
+            (Manifest{3, "b", {}, {{"f", 1, std::string(kHash)}}}));
+}
+
+TEST(Manifest, OfAnEarlierVersionNamesNoRun) {
+  Manifest earlier = example();
+  earlier.run.clear();
+  EXPECT_NE(manifest_text(earlier).find("\"version\":1"), std::string::npos);
+  EXPECT_EQ(parse_manifest(manifest_text(earlier)), earlier);
+  Manifest strange = example();
+  strange.run = "../elsewhere";
+  expect_bad_input(manifest_text(strange), "run");
 }
 
 TEST(Manifest, FindsEveryChangedByteAndEveryCut) {
@@ -87,7 +100,7 @@ TEST(Manifest, RefusesOtherContent) {
   expect_bad_input(std::string(kManifestMaxBytes + 1, ' '), "bytes");
   expect_bad_input(sealed("{"), "JSON");
   expect_bad_input(sealed("{\"format\":\"other\""), "not of a checkpoint of Tetrad");
-  expect_bad_input(sealed("{\"format\":\"tetrad-checkpoint\",\"version\":2"), "version 2");
+  expect_bad_input(sealed("{\"format\":\"tetrad-checkpoint\",\"version\":3"), "version 3");
   expect_bad_input(sealed_with("1", ""), "no files");
   expect_bad_input(sealed_with("1", "1"), "not an object");
   expect_bad_input(sealed_with("1", entry("f") + " "), "more than the fields");

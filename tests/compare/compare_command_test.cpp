@@ -239,6 +239,18 @@ TEST_F(CompareCommand, RefusesWhatWouldNotBeAComparison) {
   refuse(compare("c", {"--arms", "bf16,nvfp4", "--probes", "none", "train.steps=1"}), "another comparison");
 }
 
+TEST_F(CompareCommand, FilesOfOthersAreNotTouched) {
+  for (const char* name : {"report.html", "report.json", "runs"}) {
+    std::filesystem::create_directories(folder_ / "mine");
+    write_file(folder_ / "mine" / name, "mine");
+    const Outcome refused = compare("mine", {"--arms", "bf16", "--probes", "none", "train.steps=1"});
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.err.find(name), std::string::npos) << refused.err;
+    EXPECT_EQ(read_file(folder_ / "mine" / name), "mine");
+    std::filesystem::remove_all(folder_ / "mine");
+  }
+}
+
 TEST_F(CompareCommand, ADryRunListsRunsAndDifferences) {
   const Outcome outcome = compare("c", {"--arms", "bf16,nvfp4", "--seeds", "2", "--dry-run"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

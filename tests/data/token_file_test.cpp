@@ -202,8 +202,8 @@ TEST(TokenFile, ValidateNamesTheFirstIdThatIsTooLarge) {
     const TokenFile file(folder.file("a"));
     for (const int count : {1, 3}) {
       Threads threads(count);
-      EXPECT_EQ(file.id_range(threads).highest, 900);
-      EXPECT_EQ(file.id_range(threads).lowest, 5);
+      EXPECT_EQ(file.survey(threads).range.highest, 900);
+      EXPECT_EQ(file.survey(threads).range.lowest, 5);
       EXPECT_NO_THROW(file.validate(threads, 901));
       expect_bad_input([&] { file.validate(threads, 900); },
                        {"a.bin", "token 1500001 ", "id 900", "vocabulary"});

@@ -56,7 +56,7 @@ TEST(TokenFormat, LlmcOfBothVersions) {
     EXPECT_EQ(file.dtype(), DType::u16);
     EXPECT_EQ(all_of(file), Ids(narrow_tokens.begin(), narrow_tokens.end()));
     EXPECT_EQ(file.documents(), 1);
-    EXPECT_EQ(file.id_range(one_thread()).highest, 65535);
+    EXPECT_EQ(file.survey(one_thread()).range.highest, 65535);
     EXPECT_FALSE(file.metadata());
   }
   write_file(folder / "b.bin", llmc(20240801, 7, 6, wide_tokens));

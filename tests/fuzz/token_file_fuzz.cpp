@@ -32,7 +32,7 @@ void fuzz_token_file(std::string_view bytes) {
     file.read(0, tokens);
     const auto ends = file.document_ends();
     require(ends.empty() ? file.size() == 0 : ends.back() == file.size());
-    const auto range = file.id_range(one_thread());
+    const auto range = file.survey(one_thread()).range;
     file.validate(one_thread(), kVocab);
     require(range.lowest >= -1 && range.highest < kVocab);
   });

@@ -31,9 +31,9 @@ TEST(MemoryBudget, HoldsWhatSharesHold) {
     EXPECT_EQ(status_of([&] { second.add(1); }), 503);
     EXPECT_EQ(second.bytes(), 40U) << "what is refused is not held";
     EXPECT_EQ(status_of([&] { second.reserve(101); }), 413) << "no waiting helps";
-    first.settle(10);
+    first.hold_exactly(10);
     EXPECT_EQ(budget.held(), 50U);
-    second.settle(200);
+    second.hold_exactly(200);
     EXPECT_EQ(budget.held(), 210U) << "what exists is counted";
     EXPECT_EQ(status_of([&] { first.add(1); }), 503);
   }

@@ -70,24 +70,38 @@ TEST(PromptParts, ScoresAreThoseOfTheSameParts) {
   }
 }
 
+/// tetrad score and the server's log probabilities are compared to the bit by those who evaluate models.
+TEST(PromptParts, AreThoseThatScoreReads) {
+  for (const char* recipe : {"bf16", "nvfp4"}) {
+    for (const bool hybrid : {false, true}) {
+      SmallModel model(recipe, hybrid);
+      const Tokens prompt = long_prompt(2 * static_cast<std::size_t>(kPromptPart) + 44);
+      Engine engine(model.decoder, model.pass(), {});
+      EXPECT_EQ(scores_of(engine.run({scoring(prompt)}, never)[0]),
+                score(model.decoder, model.pass(), prompt).log_probabilities)
+          << recipe << ", hybrid: " << hybrid;
+    }
+  }
+}
+
 double mean_distance(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
   return sum / static_cast<double>(a.size());
 }
 
-/// A scale for each part instead of one for all is another rounding, and not a coarser one.
+/// Scales for smaller parts are another rounding, and not a coarser one.
 TEST(PromptParts, RoundAsWellInNvfp4) {
   for (const bool hybrid : {false, true}) {
     SmallModel exact("bf16", hybrid);
     SmallModel rounded("nvfp4", hybrid);
     const Tokens prompt = long_prompt(300);
     const std::vector<double> expected = score(exact.decoder, exact.pass(), prompt).log_probabilities;
-    const double whole =
+    const double large =
         mean_distance(score(rounded.decoder, rounded.pass(), prompt).log_probabilities, expected);
-    const double parts = mean_distance(scores_in_parts(rounded, prompt, kPart), expected);
-    EXPECT_GT(whole, 0.01) << "it rounds";
-    EXPECT_LT(parts, 1.1 * whole) << "hybrid: " << hybrid;
+    const double small = mean_distance(scores_in_parts(rounded, prompt, kPart), expected);
+    EXPECT_GT(large, 0.01) << "it rounds";
+    EXPECT_LT(small, 1.1 * large) << "hybrid: " << hybrid;
   }
 }
 

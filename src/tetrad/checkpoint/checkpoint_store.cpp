@@ -197,7 +197,7 @@ void CheckpointStore::write_files(Writing& writing, const CheckpointContents& co
   const auto next = [&](const std::string& name) {
     if (failpoint_fails("checkpoint.write")) fail_errno(fmt::format("cannot write {}", name));
   };
-  Manifest manifest{contents.step, contents.build, {}};
+  Manifest manifest{contents.step, contents.build, contents.run};
   for (const auto& [name, tensors] : contents.tensor_files) {
     next(name);
     manifest.files.push_back(write_tensors(folder, name, tensors));

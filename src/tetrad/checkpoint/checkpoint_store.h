@@ -29,7 +29,8 @@ struct NamedTensor {
 
 struct CheckpointContents {
   std::int64_t step = 0;
-  std::string build;  //!< id of this build, for the manifest; UTF-8
+  std::string build;     //!< id of this build, for the manifest; UTF-8
+  std::string run = {};  //!< id of the run, for the manifest
   std::map<std::string, std::vector<NamedTensor>>
       tensor_files;                               //!< such as "model.safetensors" → its tensors
   std::map<std::string, std::string> text_files;  //!< such as "state.json" → its text

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "tetrad/checkpoint/run_identity.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/safetensors_header.h"
 #include "tetrad/io/sha256.h"
@@ -16,7 +17,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "tetrad-checkpoint";
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;
+constexpr std::uint64_t kVersionWithoutRun = 1;  //!< 0.1.0's
 constexpr std::size_t kHexDigits = 64;
 constexpr std::string_view kSealBefore = ",\"sha256\":\"";
 constexpr std::string_view kSealAfter = "\"}\n";
@@ -65,8 +67,11 @@ bool is_checkpoint_file_name(std::string_view name) {
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  std::string content = fmt::format("{{\"format\":\"{}\",\"version\":{},\"step\":{},\"build\":{},\"files\":[",
-                                    kFormat, kVersion, manifest.step, Json(manifest.build).dump());
+  const bool has_run = !manifest.run.empty();
+  std::string content =
+      fmt::format("{{\"format\":\"{}\",\"version\":{},\"step\":{},\"build\":{},{}\"files\":[", kFormat,
+                  has_run ? kVersion : kVersionWithoutRun, manifest.step, Json(manifest.build).dump(),
+                  has_run ? fmt::format("\"run\":{},", Json(manifest.run).dump()) : "");
   std::string_view separator = "\n";
   for (const ManifestFile& file : manifest.files) {
     content += fmt::format(R"({}{{"name":"{}","bytes":{},"sha256":"{}"}})", separator, file.name, file.bytes,
@@ -91,13 +96,17 @@ Manifest parse_manifest(std::string_view text_in) {
   TETRAD_CHECK(text(json, "format") == kFormat, "{} is not of a checkpoint of Tetrad", kManifestName);
   const std::uint64_t version = whole_number(json, "version");
   TETRAD_CHECK(
-      version == kVersion,
-      "{} has version {}, but this program reads version {}; use the version of Tetrad that wrote it",
+      version == kVersion || version == kVersionWithoutRun,
+      "{} has version {}, but this program reads versions up to {}; use the version of Tetrad that wrote it",
       kManifestName, version, kVersion);
 
   Manifest manifest;
   manifest.step = static_cast<std::int64_t>(whole_number(json, "step"));
   manifest.build = text(json, "build");
+  if (version == kVersion) {
+    manifest.run = text(json, "run");
+    TETRAD_CHECK(is_run_id(manifest.run), "{}: \"run\" is not the id of a run", kManifestName);
+  }
   const auto files = json.find("files");
   TETRAD_CHECK(files != json.end() && files->is_array() && !files->empty(), "{} lists no files",
                kManifestName);

@@ -21,8 +21,9 @@ struct ManifestFile {
 
 struct Manifest {
   std::int64_t step = 0;
-  std::string build;                //!< which program wrote the checkpoint
-  std::vector<ManifestFile> files;  //!< by rising name
+  std::string build;                     //!< which program wrote the checkpoint
+  std::string run = {};                  //!< id of its run; empty: 0.1.0 did not say
+  std::vector<ManifestFile> files = {};  //!< by rising name
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 

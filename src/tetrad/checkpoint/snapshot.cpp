@@ -50,6 +50,13 @@ void read_tensor(Backend& backend, const SafetensorsFile& file, const std::files
   backend.upload(file.bytes(*info), out.bytes());
 }
 
+RunIdentity identity_in(const nlohmann::json& state) {
+  const auto run = state.find("run");
+  if (run == state.end()) return {};
+  return {run->at("id").get<std::string>(), run->at("config").get<std::string>(),
+          run->at("data").get<std::map<std::string, std::string>>()};
+}
+
 void check_finite(Backend& backend, const std::filesystem::path& path, const Parameter& parameter) {
   Buffer copy;
   const std::span<const std::byte> bytes = backend.readable(parameter.value.bytes(), copy);
@@ -86,6 +93,9 @@ std::string state_text(const RunState& state) {
                          {"tokenizer_hash", state.tokenizer_hash},
                          {"build", state.build}};
   if (!state.bits_depend_on.empty()) json["bits_depend_on"] = state.bits_depend_on;
+  if (!state.identity.id.empty())
+    json["run"] = {
+        {"id", state.identity.id}, {"config", state.identity.config}, {"data", state.identity.data}};
   return json.dump(1) + "\n";
 }
 
@@ -94,6 +104,7 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
   CheckpointContents contents;
   contents.step = state.step;
   contents.build = state.build;
+  contents.run = state.identity.id;
   Collector collector(decoder.backend(), contents);
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
     const Parameter& parameter = *decoder.parameters()[i];
@@ -135,7 +146,8 @@ RunState load_state(const std::filesystem::path& checkpoint) {
             json.at("loss_watch"),
             json.at("tokenizer_hash").get<std::string>(),
             json.at("build").get<std::string>(),
-            json.value("bits_depend_on", BitsDependOn())};
+            json.value("bits_depend_on", BitsDependOn()),
+            identity_in(json)};
   } catch (const nlohmann::json::exception& error) {
     unusable("{} cannot be used: {}", (checkpoint / kStateFile).string(), error.what());
   }

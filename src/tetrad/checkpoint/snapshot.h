@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tetrad/checkpoint/checkpoint_store.h"
+#include "tetrad/checkpoint/run_identity.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/optim/adamw_optimizer.h"
 
@@ -31,6 +32,7 @@ struct RunState {
   std::string tokenizer_hash;   //!< empty: nobody knows
   std::string build;            //!< which program trained it
   BitsDependOn bits_depend_on;  //!< empty in checkpoints of programs that did not record it
+  RunIdentity identity;         //!< the same
 };
 
 /// Texts that travel with a checkpoint so that it can be used on its own.

@@ -22,7 +22,7 @@ constexpr const char* kEndingFile = "ending";
 
 /// What a trial that began is must be what the plan says it is.
 void check_same(const fs::path& folder, const Config& config) {
-  const std::vector<std::string> files = {(folder / "config.yaml").string()};
+  const std::vector<std::string> files = {config_of_run(folder).string()};
   Config saved = load_config(files, {});
   saved.run = config.run;
   const std::vector<std::string> keys = differences(saved, config);
@@ -43,7 +43,7 @@ void remove_checkpoints(const fs::path& run, std::size_t keep) {
 }  // namespace
 
 Ending train_in(const fs::path& folder, Config config, const RunStyle& style, const RunContext& context) {
-  bool began = fs::exists(folder / "config.yaml");
+  bool began = RunFolder::is_run(folder);
   if (began) check_same(folder, config);
   if (began && !style.saves_ends && scan_checkpoints(folder / "checkpoints").empty()) {
     fs::remove_all(folder);  // it has nothing to go on from
@@ -52,11 +52,12 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
   config.run.out = folder.string();
   Dataset dataset = open_dataset(context.backend.threads(), config);
   const std::string resolved = to_yaml(config);
-  const RunFolder held = began ? RunFolder::open(folder) : RunFolder::create(folder, resolved);
+  const RunFolder held =
+      began ? RunFolder::open(folder) : RunFolder::create(folder, resolved, context.origin);
   RunLog log(folder / "log.txt", context.display);
   log.set_quiet(!style.prefix);
   log.set_prefix(style.prefix.value_or(""));
-  Trainer trainer(config, std::move(dataset), resolved, context.build, folder, context.backend, log);
+  Trainer trainer(config, std::move(dataset), resolved, context.build, held, context.backend, log);
   if (!style.saves_ends) trainer.leave_out_ends();
   if (began)
     trainer.resume();

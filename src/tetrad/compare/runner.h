@@ -19,7 +19,8 @@ namespace tetrad {
 
 /// What every run of a comparison has in common.
 struct RunContext {
-  std::string build;  //!< id of this program
+  std::string build;      //!< id of this program
+  nlohmann::json origin;  //!< describe_origin()
   Backend& backend;
   const StopSignals& signals;
   Display& display;

@@ -25,7 +25,8 @@ struct ThreadId {
 int this_core();
 
 /// Puts a thread that waits for another core onto `core`, where it runs as soon as that is free. It may leave
-/// again: the cores that it is allowed to use are the same afterwards. One that may not use `core` stays.
+/// again: the cores that it is allowed to use are the same afterwards. One that may not use `core` stays, and
+/// so does one that somebody else is moving.
 void move_thread(ThreadId thread, int core);
 
 /// Keeps a thread that sleeps away from `core` when it wakes up, if it may use others. Returns the cores that

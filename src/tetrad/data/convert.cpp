@@ -46,7 +46,7 @@ std::int64_t vocab_for(Threads& threads, std::span<const TokenFile> files, const
   if (vocab == 0 && options.tokenizer != nullptr) vocab = options.tokenizer->vocab();
   if (vocab == 0) vocab = stated;
   if (vocab == 0)
-    for (const TokenFile& file : files) vocab = std::max(vocab, file.id_range(threads).highest + 1);
+    for (const TokenFile& file : files) vocab = std::max(vocab, file.survey(threads).range.highest + 1);
   vocab = std::max(vocab, std::int64_t{1});
   TETRAD_CHECK(vocab <= kMaxConverted,
                "ids up to {} are too large for a vocabulary (at most {}); is this a token file?", vocab - 1,

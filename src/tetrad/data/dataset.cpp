@@ -70,7 +70,8 @@ Dataset::Dataset(Threads& threads, const DataConfig& config, const DatasetOption
 }
 
 void Dataset::open_sources(Threads& threads, const DataConfig& config, const DatasetOptions& options) {
-  const auto open = [&](const std::string& path, const std::string& what) {
+  const auto open = [&](const std::string& path, const std::string& name) {
+    const std::string what = "data.sources." + name;
     auto tokens = std::make_unique<TokenSequences>(path, options.sequence, what);
     const auto& metadata = tokens->file().metadata();
     TETRAD_CHECK(
@@ -78,15 +79,14 @@ void Dataset::open_sources(Threads& threads, const DataConfig& config, const Dat
         "{}: {:?} was made with a vocabulary of {} tokens, but the model has only {}: set model.vocab to "
         "at least {}",
         what, path, metadata->vocab, options.vocab, metadata->vocab);
-    tokens->file().validate(threads, options.vocab);
+    hashes_[name] = tokens->file().validate(threads, options.vocab);
     return tokens;
   };
   for (const auto& [name, source] : config.sources) {
     TETRAD_CHECK(!source.path.empty(), "data.sources.{} has no path", name);
     Source& opened = sources_[name];
-    opened.train = open(source.path, fmt::format("data.sources.{}", name));
-    if (!source.heldout.empty())
-      opened.heldout = open(source.heldout, fmt::format("data.sources.{}.heldout", name));
+    opened.train = open(source.path, name);
+    if (!source.heldout.empty()) opened.heldout = open(source.heldout, name + ".heldout");
     names_.push_back(name);
   }
 }

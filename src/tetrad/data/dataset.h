@@ -70,6 +70,9 @@ class Dataset {
   /// Its hash, also where only the token files know it; empty if it is unknown.
   const std::string& tokenizer_hash() const { return tokenizer_hash_; }
 
+  /// Hashes of the tokens: by source, and of held-out ones under SOURCE.heldout.
+  const std::map<std::string, std::string>& hashes() const { return hashes_; }
+
   Mixture& mixture() { return *mixture_; }
   const Mixture& mixture() const { return *mixture_; }
 
@@ -89,6 +92,7 @@ class Dataset {
   std::int64_t sequence_;
   std::vector<std::string> names_;  //!< sorted
   std::map<std::string, Source> sources_;
+  std::map<std::string, std::string> hashes_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string tokenizer_hash_;
   std::unique_ptr<Mixture> mixture_;

@@ -12,6 +12,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/data/megatron_index.h"
+#include "tetrad/io/sha256.h"
 
 namespace tetrad {
 namespace {
@@ -109,25 +110,30 @@ void TokenFile::for_each_chunk(Threads& threads, const Body& body) const {
   });
 }
 
-TokenFile::Range TokenFile::id_range(Threads& threads) const {
-  if (size_ == 0) return {};
-  std::vector<Range> ranges(static_cast<std::size_t>(ceil_div(size_, kChunk)));
+TokenFile::Survey TokenFile::survey(Threads& threads) const {
+  const auto chunks = static_cast<std::size_t>(ceil_div(size_, kChunk));
+  std::vector<Range> ranges(chunks);
+  std::vector<std::string> hashes(chunks);
   for_each_chunk(threads, [&](std::int64_t chunk, std::int64_t, auto ids) {
-    auto lowest = ids[0];
-    auto highest = ids[0];
-    for (const auto id : ids) {
-      lowest = std::min(lowest, id);
-      highest = std::max(highest, id);
-    }
+    const auto [lowest, highest] = std::ranges::minmax(ids);
     ranges[static_cast<std::size_t>(chunk)] = {lowest, highest};
+    hashes[static_cast<std::size_t>(chunk)] = sha256_hex(std::as_bytes(ids));
   });
-  return {std::ranges::min(ranges, {}, &Range::lowest).lowest,
-          std::ranges::max(ranges, {}, &Range::highest).highest};
+  Sha256 hash;
+  const auto add = [&](std::string_view text) { hash.update(std::as_bytes(std::span(text))); };
+  add(fmt::format("{} tokens of {}\n", size_, name_of(dtype_)));
+  for (const std::string& one : hashes) add(one);
+  const std::vector<std::int64_t> ends = document_ends();
+  hash.update(std::as_bytes(std::span(ends)));
+  if (size_ == 0) return {{}, hash.hex()};
+  return {{std::ranges::min(ranges, {}, &Range::lowest).lowest,
+           std::ranges::max(ranges, {}, &Range::highest).highest},
+          hash.hex()};
 }
 
-void TokenFile::validate(Threads& threads, std::int64_t vocab) const {
-  const Range range = id_range(threads);
-  if (size_ == 0 || (range.lowest >= 0 && range.highest < vocab)) return;
+std::string TokenFile::validate(Threads& threads, std::int64_t vocab) const {
+  const auto [range, hash] = survey(threads);
+  if (size_ == 0 || (range.lowest >= 0 && range.highest < vocab)) return hash;
   std::vector<std::int64_t> bad(static_cast<std::size_t>(ceil_div(size_, kChunk)), size_);
   for_each_chunk(threads, [&](std::int64_t chunk, std::int64_t first, auto ids) {
     const auto found = std::ranges::find_if(ids, [&](auto id) { return id < 0 || id >= vocab; });

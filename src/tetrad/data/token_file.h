@@ -41,19 +41,24 @@ class TokenFile {
   /// Tokens first, first + 1, … Throws Error (failure) beyond the end.
   void read(std::int64_t first, std::span<std::int32_t> tokens) const;
 
-  /// Largest and smallest id; {-1, -1} for a file without tokens. Reads the whole file, on all threads.
+  /// Largest and smallest id; {-1, -1} for a file without tokens.
   struct Range {
     std::int64_t lowest = -1;
     std::int64_t highest = -1;
   };
-  Range id_range(Threads& threads) const;
+  /// What reading the whole file tells, on all threads.
+  struct Survey {
+    Range range;
+    std::string hash;  //!< SHA-256 over those of the pieces of the file: equal for equal tokens and documents
+  };
+  Survey survey(Threads& threads) const;
 
   /// Where each document ends, in tokens; those without tokens are left out.
   std::vector<std::int64_t> document_ends() const;
 
   /// Throws Error (bad input) that names the first id that is negative or not below `vocab`. Reads the whole
-  /// file, on all threads.
-  void validate(Threads& threads, std::int64_t vocab) const;
+  /// file, and returns the hash of survey().
+  std::string validate(Threads& threads, std::int64_t vocab) const;
 
  private:
   void open_single(const std::string& path);

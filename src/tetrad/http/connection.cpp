@@ -106,7 +106,7 @@ bool Connection::serve_one() {
     response = common_.handler.describe(error);
   }
   parser.drop_body();
-  if (!response.stream) memory.settle(response.body.size());
+  if (!response.stream) memory.hold_exactly(response.body.size());
   const bool ends_itself = !response.stream || request.http_1_1;
   const bool keep_alive = is_complete && request.keep_alive && ends_itself && !common_.stopping;
   Sender sender(socket_, options_.send_timeout);

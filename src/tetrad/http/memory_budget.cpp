@@ -26,7 +26,7 @@ void MemoryShare::reserve(std::size_t bytes) {
   bytes_ = bytes;
 }
 
-void MemoryShare::settle(std::size_t bytes) {
+void MemoryShare::hold_exactly(std::size_t bytes) {
   if (bytes > bytes_)
     budget_.add(bytes - bytes_, true);
   else

@@ -35,7 +35,7 @@ class MemoryShare {
   explicit MemoryShare(MemoryBudget& budget) : budget_(budget) {}
   MemoryShare(const MemoryShare&) = delete;
   MemoryShare& operator=(const MemoryShare&) = delete;
-  ~MemoryShare() { settle(0); }
+  ~MemoryShare() { hold_exactly(0); }
 
   std::size_t bytes() const { return bytes_; }
 
@@ -45,7 +45,7 @@ class MemoryShare {
   /// So many more.
   void add(std::size_t bytes) { reserve(bytes_ + bytes); }
   /// Holds exactly so many, which exist already and so cannot be refused.
-  void settle(std::size_t bytes);
+  void hold_exactly(std::size_t bytes);
 
  private:
   MemoryBudget& budget_;

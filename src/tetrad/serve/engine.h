@@ -84,7 +84,7 @@ class EngineError : public Error {
 struct EngineOptions {
   std::int64_t batch = 16;     //!< sequences at a time
   std::int64_t tokens = 4096;  //!< tokens in one pass
-  std::int64_t part = 128;     //!< most tokens of one prompt in one pass; how long others have to wait
+  std::int64_t part = kPromptPart;  //!< most tokens of one prompt in one pass; how long others have to wait
 };
 
 /// What the engine is at, and has done so far.

@@ -1,30 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+// The folder of a run. What makes it one is run.json, which only we write: a config.yaml or metrics.jsonl
+// alone may be anybody's, and is not touched.
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "tetrad/io/mapped_file.h"
+#include "tetrad/io/folder_lock.h"
 
 namespace tetrad {
 
-/// The folder of a run, which one process at a time holds.
+/// One process at a time holds it.
 class RunFolder {
  public:
-  /// Makes the folder of a new run, with the text `config` as its config.yaml. One that holds a run already
-  /// is refused, unless that run has not made a single step, say, because memory did not suffice: then there
-  /// is nothing to lose but weights that follow from its configuration, and the new run takes its place.
-  static RunFolder create(const std::filesystem::path& path, const std::string& config);
-  /// The folder of a run that goes on.
+  /// Makes the folder of a new run, with the text `config` as its config.yaml, and `origin` (an object: who
+  /// began it, where and how) in run.json. One that holds a run already is refused, unless that run has not
+  /// made a single step, say, because memory did not suffice: then there is nothing to lose but weights that
+  /// follow from its configuration, and the new run takes its place. So is one in which files of others have
+  /// the names of ours.
+  static RunFolder create(const std::filesystem::path& path, const std::string& config,
+                          const nlohmann::json& origin);
+
+  /// The folder of a run that goes on. Its run.json and config.yaml are written anew from the newest
+  /// checkpoint if they are gone. Throws Error (bad input) if it is no run's.
   static RunFolder open(const std::filesystem::path& path);
 
+  /// By its marker; or, for runs of 0.1.0 and those that lost it, by a checkpoint.
+  static bool is_run(const std::filesystem::path& path);
+
   const std::filesystem::path& path() const { return path_; }
+  const std::string& id() const { return id_; }
 
  private:
   explicit RunFolder(std::filesystem::path path);
 
   std::filesystem::path path_;
-  FileDescriptor lock_;
+  FolderLock lock_;
+  std::string id_;
 };
+
+/// The configuration of a run: RUN/config.yaml, or that of its newest good checkpoint if it is gone. Throws
+/// Error (bad input) if the folder is no run's.
+std::filesystem::path config_of_run(const std::filesystem::path& run);
 
 }  // namespace tetrad

@@ -11,6 +11,7 @@
 #include "tetrad/eval/evaluation.h"
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
+#include "tetrad/train/resume.h"
 #include "tetrad/train/schedule.h"
 
 namespace tetrad {
@@ -45,10 +46,10 @@ Dataset open_dataset(Threads& threads, const Config& config) {
 }
 
 Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
-                 const std::filesystem::path& folder, Backend& backend, RunLog& log)
+                 const RunFolder& folder, Backend& backend, RunLog& log)
     : config_(config),
       texts_{std::move(resolved), {}},
-      folder_(folder),
+      folder_(folder.path()),
       backend_(backend),
       log_(log),
       steps_(step_count(config.train)),
@@ -58,7 +59,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
                recompute_from_name(config.train.recompute)),
       optimizer_(backend, decoder_.parameters(), config.optim),
-      store_(folder / "checkpoints", config.train.checkpoint.keep),
+      store_(folder_ / "checkpoints", config.train.checkpoint.keep),
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
@@ -67,6 +68,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
   state_.tokenizer_hash = dataset_.tokenizer_hash();
   state_.build = std::move(build);
+  state_.identity = {folder.id(), settings_hash(config_), dataset_.hashes()};
   for (const auto& [name, value] : decoder_.backend().bits_depend_on()) state_.bits_depend_on[name] = value;
 }
 
@@ -75,7 +77,7 @@ void Trainer::start() {
     decoder_.initialize(config_.train.seed);
   else
     take_weights(config_.train.from);
-  metrics_ = std::make_unique<Metrics>(folder_, -1, page_);
+  open_metrics(-1);
   if (saves_ends_) save(true);
 }
 
@@ -92,6 +94,11 @@ void Trainer::take_weights(const std::filesystem::path& from) {
                dataset_.tokenizer_hash(), checkpoint.string(), hash);
   load_weights(checkpoint, decoder_);
   log_.say("weights from {}", checkpoint.string());
+}
+
+void Trainer::open_metrics(std::int64_t last_step) {
+  metrics_ = std::make_unique<Metrics>(folder_, last_step, page_,
+                                       [this](const std::string& warning) { log_.say("{}", warning); });
 }
 
 void Trainer::resume() {
@@ -111,7 +118,7 @@ void Trainer::resume() {
     return;
   }
   load(*checkpoint);
-  metrics_ = std::make_unique<Metrics>(folder_, state_.step, page_);
+  open_metrics(state_.step);
   log_.say("resumed from {} (step {} of {})", checkpoint->path.string(), state_.step, steps_);
 }
 
@@ -127,6 +134,8 @@ std::optional<FoundCheckpoint> Trainer::newest_checkpoint() {
 void Trainer::load(const FoundCheckpoint& checkpoint) {
   const std::string build = state_.build;
   const BitsDependOn bits_depend_on = state_.bits_depend_on;
+  const RunIdentity identity = state_.identity;
+  check_is_ours(checkpoint.path);
   state_ = load_snapshot(checkpoint.path, decoder_, optimizer_);
   TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one this run began with ({})",
@@ -139,6 +148,7 @@ void Trainer::load(const FoundCheckpoint& checkpoint) {
     log_.say("warning: results may differ in their last bits from those of a run that was never stopped: {}",
              changes);
   state_.bits_depend_on = bits_depend_on;
+  state_.identity = identity;
   try {
     dataset_.restore(state_.data);
     watch_.restore(state_.loss_watch);
@@ -146,6 +156,15 @@ void Trainer::load(const FoundCheckpoint& checkpoint) {
     throw Error(fmt::format("{}/state.json cannot be used: {}", checkpoint.path.string(), error.what()),
                 ExitCode::no_checkpoint);
   }
+}
+
+void Trainer::check_is_ours(const std::filesystem::path& checkpoint) const {
+  const RunIdentity saved = load_state(checkpoint).identity;
+  check_same_run(saved, state_.identity, checkpoint.string());
+  if (saved.config == state_.identity.config) return;
+  // Another hash may only mean that this program has settings which that one had not.
+  const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
+  check_resumable(load_config(files, {}), config_, files[0]);
 }
 
 Pass Trainer::make_pass(std::int64_t microbatch) const {
@@ -170,7 +189,11 @@ Ending Trainer::run(const StopSignals& signals) {
     }
     const double begin = steady_seconds();
     const nlohmann::json cursors = dataset_.state();
-    StepOutcome outcome = compute_gradients();
+    StepOutcome outcome = compute_gradients(signals);
+    if (outcome.interrupted) {
+      dataset_.restore(cursors);  // the step will be made again, whole
+      continue;
+    }
     if (outcome.fault && !handle_fault(outcome, cursors)) return Ending::diverged;
     if (outcome.fault && outcome.fault->action == "rollback") continue;
     if (!outcome.fault) apply(outcome);
@@ -187,25 +210,40 @@ Ending Trainer::run(const StopSignals& signals) {
     const bool last = state_.step == steps_;
     const auto due = [&](std::int64_t every) { return every > 0 && state_.step % every == 0; };
     if (last || due(config_.train.eval.every)) evaluate();
-    if ((last && saves_ends_) || due(config_.train.checkpoint.every)) save(last);
+    const bool asked_for = signals.take_checkpoint_request();
+    if ((last && saves_ends_) || due(config_.train.checkpoint.every) || asked_for) save(last);
   }
   return Ending::finished;
 }
 
-Trainer::StepOutcome Trainer::compute_gradients() {
+Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
   StepOutcome outcome;
   outcome.learning_rate = learning_rate(config_.schedule, config_.optim.lr, state_.step, steps_);
   decoder_.clear_gradients();
   double loss_sum = 0;
   std::optional<Pass> first_bad;
   const std::int64_t microbatches = config_.train.batch / microbatch_;
+  double told = steady_seconds();
   for (std::int64_t i = 0; i < microbatches; ++i) {
+    if (i > 0 && signals.received()) {
+      outcome.interrupted = true;
+      return outcome;
+    }
+    const double begin = steady_seconds();
     dataset_.next(microbatch_, inputs_, targets_);
     Pass pass = make_pass(i);
     decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_);
     loss_sum = std::accumulate(losses_.begin(), losses_.end(), loss_sum);
     if (pass.telemetry) outcome.stats = std::move(pass.stats);
     if (pass.non_finite && !first_bad) first_bad = pass;
+    const double now = steady_seconds();
+    signals.expect_seconds(now - begin + save_seconds_);
+    constexpr double kLong = 10;  // seconds without a sign of life
+    if (now - told > kLong && i + 1 < microbatches) {
+      log_.progress(
+          fmt::format("step {}/{}: microbatch {} of {}", state_.step + 1, steps_, i + 1, microbatches));
+      told = now;
+    }
   }
   outcome.loss = loss_sum / static_cast<double>(tokens_per_step());
   if (failpoint("train.non_finite") != 0) outcome.loss = std::numeric_limits<double>::quiet_NaN();
@@ -343,6 +381,7 @@ void Trainer::save(bool must_succeed) {
     const WrittenCheckpoint written = store_.write(make_snapshot(decoder_, optimizer_, state_, texts_));
     rollbacks_ = 0;
     rollback_samples_ = 0;
+    save_seconds_ = written.seconds;
     metrics_->add_checkpoint(state_.step, written.path.string(), written.seconds, written.bytes);
     for (const std::string& warning : written.warnings) log_.say("{}", warning);
     log_.say("checkpoint {} ({:.1f} MB, {:.2f} s)", written.path.string(),

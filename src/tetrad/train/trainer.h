@@ -21,6 +21,7 @@
 #include "tetrad/train/config.h"
 #include "tetrad/train/health.h"
 #include "tetrad/train/metrics.h"
+#include "tetrad/train/run_folder.h"
 #include "tetrad/train/run_log.h"
 #include "tetrad/train/signals.h"
 
@@ -39,10 +40,9 @@ Dataset open_dataset(Threads& threads, const Config& config);
 
 class Trainer {
  public:
-  /// `resolved` is the text of the configuration, `build` the id of this program, `folder` the run's, which
-  /// exists.
+  /// `resolved` is the text of the configuration, `build` the id of this program.
   Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
-          const std::filesystem::path& folder, Backend& backend, RunLog& log);
+          const RunFolder& folder, Backend& backend, RunLog& log);
 
   /// Shows the run's figures there from now on; before start() or resume().
   void show_on(MetricsPage& page) { page_ = &page; }
@@ -71,10 +71,12 @@ class Trainer {
     std::vector<OperandStats> stats;
     /// If the step must not be applied: what is wrong, and where.
     std::optional<HealthEvent> fault;
+    bool interrupted = false;  //!< by a signal, between two microbatches
   };
 
   void take_weights(const std::filesystem::path& from);
-  StepOutcome compute_gradients();
+  StepOutcome compute_gradients(const StopSignals& signals);
+  void open_metrics(std::int64_t last_step);
   std::optional<HealthEvent> find_fault(const Pass& pass, const StepOutcome& outcome,
                                         const AdamWOptimizer::GradientReport& report) const;
   /// Does what the policy says. Returns whether the run goes on.
@@ -86,6 +88,8 @@ class Trainer {
   /// A failure is reported and the run goes on, unless `must_succeed`.
   void save(bool must_succeed);
   void load(const FoundCheckpoint& checkpoint);
+  /// Throws Error unless the checkpoint is this run's, with its settings and its data.
+  void check_is_ours(const std::filesystem::path& checkpoint) const;
   std::optional<FoundCheckpoint> newest_checkpoint();
   Pass make_pass(std::int64_t microbatch) const;
   std::int64_t tokens_per_step() const { return config_.train.batch * config_.train.sequence; }
@@ -112,6 +116,7 @@ class Trainer {
   std::vector<EvalMetrics> evaluations_;
   std::optional<double> energy_;  //!< the meter after the last step
   double smoothed_seconds_ = 0;   //!< per step, for the remaining time
+  double save_seconds_ = 0;       //!< that the last checkpoint took
   std::vector<std::int32_t> inputs_, targets_;
   std::vector<float> losses_;
 };
