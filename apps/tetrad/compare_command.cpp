@@ -196,7 +196,7 @@ ExitCode run(const CompareOptions& options) {
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
   const std::string said = report();
   if (!finished) {
-    fmt::print(stderr, "stopped; continue with: tetrad compare --resume {}\n", folder.string());
+    terminal().say(fmt::format("stopped; continue with: tetrad compare --resume {}", folder.string()));
     return ExitCode::stopped_by_signal;
   }
   fmt::print("{}", said);

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "progress.h"
+#include "terminal.h"
 #include "tetrad/interchange/import.h"
 #include "version.h"
 
@@ -26,7 +27,7 @@ void run(const ImportCommand& command) {
   const ImportSummary summary = import_checkpoint(
       threads, command.from, command.out,
       {kBuildId, command.force ? Overwrite::yes : Overwrite::no, stoppable_progress("importing", signals)});
-  for (const std::string& warning : summary.warnings) fmt::print(stderr, "tetrad: {}\n", warning);
+  for (const std::string& warning : summary.warnings) terminal().say(warning);
   if (command.json)
     fmt::print("{}\n", nlohmann::json{{"checkpoint", command.out},
                                       {"model", summary.model},

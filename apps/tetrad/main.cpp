@@ -3,8 +3,10 @@
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "command.h"
+#include "terminal.h"
 #include "version.h"
 
 namespace tetrad::app {
@@ -65,15 +67,19 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tetrad::app::open_standard_streams();
+  const auto complain = [](std::string_view what) {
+    tetrad::app::write_to_stderr(fmt::format("tetrad: {}\n", what));
+  };
   try {
     return run(argc, argv);
   } catch (const tetrad::Error& error) {
-    fmt::print(stderr, "tetrad: {}\n", error.what());
+    complain(error.what());
     return static_cast<int>(error.exit_code());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "tetrad: out of memory\n");
+    complain("out of memory");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "tetrad: internal error: {}\n", error.what());
+    complain(fmt::format("internal error: {}", error.what()));
   }
   return static_cast<int>(tetrad::ExitCode::failure);
 }

@@ -4,8 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
-
+#include "terminal.h"
 #include "tetrad/core/error.h"
 #include "tetrad/train/run_log.h"
 
@@ -14,10 +13,7 @@ namespace {
 
 bool on_terminal() { return isatty(STDERR_FILENO) != 0; }
 
-void overwrite_line(std::string_view line) {
-  fmt::print(stderr, "\r\033[K{}", line);
-  std::fflush(stderr);
-}
+void overwrite_line(std::string_view line) { write_to_stderr(fmt::format("\r\033[K{}", line)); }
 
 }  // namespace
 
@@ -50,7 +46,7 @@ void TimedProgress::operator()(std::int64_t done, std::int64_t total) {
   if (on_terminal())
     overwrite_line(done < total ? line : "");
   else
-    fmt::print(stderr, "{}\n", line);
+    write_to_stderr(line + "\n");
 }
 
 }  // namespace tetrad::app

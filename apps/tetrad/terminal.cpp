@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "terminal.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <cerrno>
 #include <utility>
 
 namespace tetrad::app {
@@ -13,17 +14,15 @@ namespace {
 class Terminal final : public Display {
  public:
   void say(const std::string& line) override {
-    if (std::exchange(in_progress_line_, false)) fmt::print(stderr, "\n");
-    fmt::print(stderr, "{}\n", line);
+    write_to_stderr(fmt::format("{}{}\n", std::exchange(in_progress_line_, false) ? "\n" : "", line));
   }
 
   void progress(const std::string& line) override {
     if (isatty(STDERR_FILENO) == 0) {
-      fmt::print(stderr, "{}\n", line);
+      write_to_stderr(line + "\n");
       return;
     }
-    fmt::print(stderr, "\r\x1b[K{}", line);
-    std::fflush(stderr);
+    write_to_stderr("\r\x1b[K" + line);
     in_progress_line_ = true;
   }
 
@@ -36,6 +35,21 @@ class Terminal final : public Display {
 Display& terminal() {
   static Terminal terminal;
   return terminal;
+}
+
+void write_to_stderr(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF)
+      static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY));
 }
 
 }  // namespace tetrad::app

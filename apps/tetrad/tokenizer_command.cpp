@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "progress.h"
+#include "terminal.h"
 #include "tetrad/core/error.h"
 #include "tetrad/data/text_files.h"
 #include "tetrad/io/atomic_file.h"
@@ -63,8 +64,8 @@ void train(const TrainArguments& arguments) {
   }
   const BpeTokenizer tokenizer(trainer.train(arguments.vocab));
   if (tokenizer.vocab() < arguments.vocab)
-    fmt::print(stderr, "tetrad: the text has too few pairs that occur twice: {} tokens instead of {}\n",
-               tokenizer.vocab(), arguments.vocab);
+    terminal().say(fmt::format("the text has too few pairs that occur twice: {} tokens instead of {}",
+                               tokenizer.vocab(), arguments.vocab));
   create_folder_of(arguments.output);
   write_file_atomically(arguments.output, to_tokenizer_json(tokenizer.definition()));
   if (arguments.json) {

@@ -36,6 +36,7 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     // io/metrics_log, io/tensorboard
     "metrics.write",
     "events.write",
+    "log.write",
     // train/trainer: the loss of the step counts as not finite
     "train.non_finite",
 });

@@ -192,11 +192,17 @@ std::int64_t Decoder::session_bytes(std::int64_t capacity) const {
 
 std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                                    bool last_only) {
+  TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
   std::vector<float> result;
-  const NewTokens sequence{&session, tokens, last_only};
-  extend(pass, std::span(&sequence, 1), [&](std::int64_t /*first*/, std::span<const float> logits) {
-    result.insert(result.end(), logits.begin(), logits.end());
-  });
+  while (!tokens.empty()) {
+    const auto room = static_cast<std::size_t>(kPromptPart - session.length() % kPromptPart);
+    const NewTokens part{&session, tokens.first(std::min(room, tokens.size())), last_only};
+    if (last_only) result.clear();
+    extend(pass, std::span(&part, 1), [&](std::int64_t /*first*/, std::span<const float> logits) {
+      result.insert(result.end(), logits.begin(), logits.end());
+    });
+    tokens = tokens.subspan(part.tokens.size());
+  }
   return result;
 }
 

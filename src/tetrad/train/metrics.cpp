@@ -1,16 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/metrics.h"
 
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tetrad/core/error.h"
 #include "tetrad/train/metrics_page.h"
 
 namespace tetrad {
 
-Metrics::Metrics(const std::filesystem::path& folder, std::int64_t last_step, MetricsPage* page)
-    : log_(folder / "metrics.jsonl", last_step), events_(folder, last_step + 1), page_(page) {}
+Metrics::Metrics(const std::filesystem::path& folder, std::int64_t last_step, MetricsPage* page,
+                 std::function<void(const std::string&)> warn)
+    : warn_(std::move(warn)),
+      log_(folder / "metrics.jsonl", last_step),
+      events_(folder, last_step + 1),
+      page_(page) {}
 
-void Metrics::append(const nlohmann::json& line) { log_.append(line.dump()); }
+void Metrics::append(const nlohmann::json& line) {
+  constexpr std::size_t kMostWaiting = 500'000;  // some 150 MB
+  waiting_.push_back({line.at("step").get<std::int64_t>(), line.dump()});
+  if (waiting_.size() > kMostWaiting) waiting_.pop_front();
+  try {
+    write_waiting();
+    log_fails_ = false;
+  } catch (const Error& error) {
+    if (!log_fails_) warn_(fmt::format("{}: lines wait in memory until there is room", error.what()));
+    log_fails_ = true;
+  }
+}
+
+void Metrics::write_waiting() {
+  for (; !waiting_.empty(); waiting_.pop_front()) log_.append(waiting_.front().text);
+}
+
+void Metrics::draw(const std::string& tag, std::int64_t step, double value) {
+  try {
+    events_.scalar(tag, step, value);
+    events_fail_ = false;
+  } catch (const Error& error) {
+    if (!events_fail_) warn_(error.what());
+    events_fail_ = true;
+  }
+}
+
+void Metrics::cut_after(std::int64_t step) {
+  std::erase_if(waiting_, [&](const Line& line) { return line.step > step; });
+  log_.cut_after(step);
+}
 
 void Metrics::add(const StepMetrics& m) {
   nlohmann::json line = {
@@ -22,10 +60,10 @@ void Metrics::add(const StepMetrics& m) {
   if (m.device_busy) line["device_busy"] = *m.device_busy;
   if (m.skipped) line["skipped"] = true;
   append(line);
-  events_.scalar("train/loss", m.step, m.loss);
-  events_.scalar("train/grad_norm", m.step, m.grad_norm);
-  events_.scalar("train/lr", m.step, m.lr);
-  events_.scalar("train/tokens_per_s", m.step, m.tokens_per_s);
+  draw("train/loss", m.step, m.loss);
+  draw("train/grad_norm", m.step, m.grad_norm);
+  draw("train/lr", m.step, m.lr);
+  draw("train/tokens_per_s", m.step, m.tokens_per_s);
   if (page_ != nullptr) page_->add(m);
 }
 
@@ -35,7 +73,7 @@ void Metrics::add(const EvalMetrics& m) {
   if (m.bits_per_byte) line["bits_per_byte"] = *m.bits_per_byte;
   if (m.excess_nats) line["excess_nats"] = *m.excess_nats;
   append(line);
-  events_.scalar("eval/" + m.source + "/loss", m.step, m.loss);
+  draw("eval/" + m.source + "/loss", m.step, m.loss);
   if (page_ != nullptr) page_->add(m);
 }
 
@@ -67,8 +105,14 @@ void Metrics::add(std::int64_t step, const std::vector<OperandStats>& stats) {
 }
 
 void Metrics::sync() {
+  write_waiting();
   log_.sync();
-  events_.flush();
+  try {
+    events_.flush();
+  } catch (const Error& error) {
+    if (!events_fail_) warn_(error.what());
+    events_fail_ = true;
+  }
 }
 
 }  // namespace tetrad

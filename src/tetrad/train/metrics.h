@@ -3,7 +3,9 @@
 // A run's figures: metrics.jsonl is the truth, TensorBoard's event file lies beside it.
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -55,7 +57,9 @@ class Metrics {
  public:
   /// `last_step`: what comes after it in the files is from a run that was killed. What is written to the
   /// files is also shown on `page`, unless that is null.
-  Metrics(const std::filesystem::path& folder, std::int64_t last_step, MetricsPage* page);
+  /// A disk that is full does not stop the run: lines wait in memory until there is room, and `warn` is told.
+  Metrics(const std::filesystem::path& folder, std::int64_t last_step, MetricsPage* page,
+          std::function<void(const std::string&)> warn);
 
   void add(const StepMetrics& metrics);
   void add(const EvalMetrics& metrics);
@@ -63,13 +67,26 @@ class Metrics {
   void add_checkpoint(std::int64_t step, const std::string& path, double seconds, std::uint64_t bytes);
   void add(std::int64_t step, const std::vector<OperandStats>& stats);
 
-  /// Before a checkpoint is written: the lines so far are then on the disk.
+  /// Before a checkpoint is written: the lines so far are then on the disk. Throws Error (failure) if they
+  /// cannot be.
   void sync();
-  void cut_after(std::int64_t step) { log_.cut_after(step); }
+  void cut_after(std::int64_t step);
 
  private:
-  void append(const nlohmann::json& line);
+  struct Line {
+    std::int64_t step;
+    std::string text;
+  };
 
+  void append(const nlohmann::json& line);
+  void write_waiting();
+  /// TensorBoard's file is a picture of the lines: without it nothing is lost.
+  void draw(const std::string& tag, std::int64_t step, double value);
+
+  std::function<void(const std::string&)> warn_;
+  std::deque<Line> waiting_;
+  bool log_fails_ = false;
+  bool events_fail_ = false;
   MetricsLog log_;
   TensorBoardWriter events_;
   MetricsPage* page_;

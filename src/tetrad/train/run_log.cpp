@@ -3,11 +3,14 @@
 
 #include <fmt/chrono.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <system_error>
 
 #include "tetrad/core/error.h"
+#include "tetrad/core/failpoint.h"
 
 namespace tetrad {
 
@@ -17,8 +20,15 @@ RunLog::RunLog(const std::filesystem::path& file, Display& display)
 }
 
 void RunLog::to_file(const std::string& line) {
-  fmt::print(file_.get(), "{:%Y-%m-%d %H:%M:%S} {}\n", fmt::gmtime(std::time(nullptr)), line);
-  std::fflush(file_.get());
+  const std::string text = fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::gmtime(std::time(nullptr)), line);
+  std::clearerr(file_.get());
+  std::fwrite(text.data(), 1, text.size(), file_.get());
+  const bool fails = failpoint_fails("log.write") || std::fflush(file_.get()) != 0;
+  const int code = errno;
+  if (fails && !file_fails_)
+    display_.say(fmt::format("log.txt cannot be written ({}): the run goes on without it",
+                             std::generic_category().message(code)));
+  file_fails_ = fails;
 }
 
 void RunLog::write(const std::string& line) {

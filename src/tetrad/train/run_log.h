@@ -37,12 +37,14 @@ class RunLog {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   void write(const std::string& line);
+  /// A disk that is full costs the line, not the run; the display is told, once each time it fills up.
   void to_file(const std::string& line);
 
   std::unique_ptr<std::FILE, Close> file_;
   Display& display_;
   std::string prefix_;
   bool quiet_ = false;
+  bool file_fails_ = false;
 };
 
 /// Seconds on a clock that only goes forward.

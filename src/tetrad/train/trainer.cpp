@@ -77,7 +77,7 @@ void Trainer::start() {
     decoder_.initialize(config_.train.seed);
   else
     take_weights(config_.train.from);
-  metrics_ = std::make_unique<Metrics>(folder_, -1, page_);
+  open_metrics(-1);
   if (saves_ends_) save(true);
 }
 
@@ -94,6 +94,11 @@ void Trainer::take_weights(const std::filesystem::path& from) {
                dataset_.tokenizer_hash(), checkpoint.string(), hash);
   load_weights(checkpoint, decoder_);
   log_.say("weights from {}", checkpoint.string());
+}
+
+void Trainer::open_metrics(std::int64_t last_step) {
+  metrics_ = std::make_unique<Metrics>(folder_, last_step, page_,
+                                       [this](const std::string& warning) { log_.say("{}", warning); });
 }
 
 void Trainer::resume() {
@@ -113,7 +118,7 @@ void Trainer::resume() {
     return;
   }
   load(*checkpoint);
-  metrics_ = std::make_unique<Metrics>(folder_, state_.step, page_);
+  open_metrics(state_.step);
   log_.say("resumed from {} (step {} of {})", checkpoint->path.string(), state_.step, steps_);
 }
 
@@ -184,7 +189,11 @@ Ending Trainer::run(const StopSignals& signals) {
     }
     const double begin = steady_seconds();
     const nlohmann::json cursors = dataset_.state();
-    StepOutcome outcome = compute_gradients();
+    StepOutcome outcome = compute_gradients(signals);
+    if (outcome.interrupted) {
+      dataset_.restore(cursors);  // the step will be made again, whole
+      continue;
+    }
     if (outcome.fault && !handle_fault(outcome, cursors)) return Ending::diverged;
     if (outcome.fault && outcome.fault->action == "rollback") continue;
     if (!outcome.fault) apply(outcome);
@@ -201,25 +210,40 @@ Ending Trainer::run(const StopSignals& signals) {
     const bool last = state_.step == steps_;
     const auto due = [&](std::int64_t every) { return every > 0 && state_.step % every == 0; };
     if (last || due(config_.train.eval.every)) evaluate();
-    if ((last && saves_ends_) || due(config_.train.checkpoint.every)) save(last);
+    const bool asked_for = signals.take_checkpoint_request();
+    if ((last && saves_ends_) || due(config_.train.checkpoint.every) || asked_for) save(last);
   }
   return Ending::finished;
 }
 
-Trainer::StepOutcome Trainer::compute_gradients() {
+Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
   StepOutcome outcome;
   outcome.learning_rate = learning_rate(config_.schedule, config_.optim.lr, state_.step, steps_);
   decoder_.clear_gradients();
   double loss_sum = 0;
   std::optional<Pass> first_bad;
   const std::int64_t microbatches = config_.train.batch / microbatch_;
+  double told = steady_seconds();
   for (std::int64_t i = 0; i < microbatches; ++i) {
+    if (i > 0 && signals.received()) {
+      outcome.interrupted = true;
+      return outcome;
+    }
+    const double begin = steady_seconds();
     dataset_.next(microbatch_, inputs_, targets_);
     Pass pass = make_pass(i);
     decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_);
     loss_sum = std::accumulate(losses_.begin(), losses_.end(), loss_sum);
     if (pass.telemetry) outcome.stats = std::move(pass.stats);
     if (pass.non_finite && !first_bad) first_bad = pass;
+    const double now = steady_seconds();
+    signals.expect_seconds(now - begin + save_seconds_);
+    constexpr double kLong = 10;  // seconds without a sign of life
+    if (now - told > kLong && i + 1 < microbatches) {
+      log_.progress(
+          fmt::format("step {}/{}: microbatch {} of {}", state_.step + 1, steps_, i + 1, microbatches));
+      told = now;
+    }
   }
   outcome.loss = loss_sum / static_cast<double>(tokens_per_step());
   if (failpoint("train.non_finite") != 0) outcome.loss = std::numeric_limits<double>::quiet_NaN();
@@ -357,6 +381,7 @@ void Trainer::save(bool must_succeed) {
     const WrittenCheckpoint written = store_.write(make_snapshot(decoder_, optimizer_, state_, texts_));
     rollbacks_ = 0;
     rollback_samples_ = 0;
+    save_seconds_ = written.seconds;
     metrics_->add_checkpoint(state_.step, written.path.string(), written.seconds, written.bytes);
     for (const std::string& warning : written.warnings) log_.say("{}", warning);
     log_.say("checkpoint {} ({:.1f} MB, {:.2f} s)", written.path.string(),

@@ -71,10 +71,12 @@ class Trainer {
     std::vector<OperandStats> stats;
     /// If the step must not be applied: what is wrong, and where.
     std::optional<HealthEvent> fault;
+    bool interrupted = false;  //!< by a signal, between two microbatches
   };
 
   void take_weights(const std::filesystem::path& from);
-  StepOutcome compute_gradients();
+  StepOutcome compute_gradients(const StopSignals& signals);
+  void open_metrics(std::int64_t last_step);
   std::optional<HealthEvent> find_fault(const Pass& pass, const StepOutcome& outcome,
                                         const AdamWOptimizer::GradientReport& report) const;
   /// Does what the policy says. Returns whether the run goes on.
@@ -114,6 +116,7 @@ class Trainer {
   std::vector<EvalMetrics> evaluations_;
   std::optional<double> energy_;  //!< the meter after the last step
   double smoothed_seconds_ = 0;   //!< per step, for the remaining time
+  double save_seconds_ = 0;       //!< that the last checkpoint took
   std::vector<std::int32_t> inputs_, targets_;
   std::vector<float> losses_;
 };
