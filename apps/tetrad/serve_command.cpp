@@ -198,7 +198,7 @@ void run(const ServeOptions& options) {
   };
   Answering answering(server, service, {seconds(options.grace), give_up});
   model = std::make_unique<ServedModel>(options);
-  const StopSignals signals;
+  const StopSignals signals(false);  // the log says so
   service.open(model->engine, model->context);
   introduce(options, *model, server, key.has_value());
   fmt::print("listening on {}\n", server.url());

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tetrad/core/utc_time.h"
+
 namespace tetrad {
 namespace {
 
@@ -36,7 +38,7 @@ std::tm utc(std::chrono::system_clock::time_point time) {
 }  // namespace
 
 std::string timestamp(std::chrono::system_clock::time_point time) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc(time));
+  return utc_time(std::chrono::system_clock::to_time_t(time));
 }
 
 std::string text_line(const HttpRecord& record) {
