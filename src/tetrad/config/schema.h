@@ -200,6 +200,11 @@ void describe(V& v, TrainConfig& c) {
           "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "
           "feed-forward blocks) or full (all blocks). The results are the same",
           one_of({"none", "cheap", "ffn", "full"}));
+  v.field("z_loss", c.z_loss,
+          "weight of the squared log of the softmax's sum beside the loss, 1e-4 say, which keeps logits "
+          "small; the "
+          "losses that are reported are without it",
+          at_least(0));
   v.field("from", c.from, "checkpoint or run whose weights are the first ones; empty: random weights");
   v.field("eval", c.eval, "evaluation on held-out tokens");
   v.field("checkpoint", c.checkpoint, "checkpoints");

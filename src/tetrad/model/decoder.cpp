@@ -152,7 +152,7 @@ void Decoder::differentiate(Pass& pass, float gradient_scale) {
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
   backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
-                                      dhidden, head_parameter().gradient.f32()});
+                                      dhidden, head_parameter().gradient.f32(), pass.z_loss});
   backend_.set_to_zero(residual_gradient_.bytes());
   final_norm_->backward(residual_.back().const_view(), as_const(dhidden), gradient);
   for (std::size_t i = blocks_.size(); i-- > 0;)

@@ -69,6 +69,7 @@ struct TrainConfig {
   std::int64_t sequence = 0;       //!< tokens
   std::int64_t microbatch = 0;     //!< sequences at a time; 0 = the whole batch
   std::string recompute = "none";  //!< none | cheap | ffn | full
+  double z_loss = 0;               //!< weight of log²(sum of exp(logits)) beside the loss
   std::string from;                //!< checkpoint whose weights the run begins with; empty: random ones
   EvalConfig eval;
   CheckpointConfig checkpoint;

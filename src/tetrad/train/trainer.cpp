@@ -216,6 +216,7 @@ Pass Trainer::make_pass(std::int64_t microbatch) const {
   pass.step = static_cast<std::uint32_t>(state_.step);
   pass.microbatch = static_cast<std::uint32_t>(microbatch);
   pass.progress = progress(state_.step);
+  pass.z_loss = static_cast<float>(config_.train.z_loss);
   pass.telemetry = microbatch == 0 && config_.train.telemetry_every > 0 &&
                    (state_.step + 1) % config_.train.telemetry_every == 0;
   return pass;
