@@ -135,7 +135,7 @@ void describe(V& v, OptimConfig& c) {
   v.field("beta1", c.beta1, "decay of the first moment", from_below(0, 1));
   v.field("beta2", c.beta2, "decay of the second moment", from_below(0, 1));
   v.field("epsilon", c.epsilon, "added to the root of the second moment", above(0));
-  v.field("weight_decay", c.weight_decay, "decoupled, on matrices", at_least(0));
+  v.field("weight_decay", c.weight_decay, "decoupled; on linear layers, embedding and head, not on norms, biases, convolutions, A and D", at_least(0));
   v.field("clip", c.clip, "largest global gradient norm; 0: no clipping", at_least(0));
 }
 
