@@ -140,6 +140,9 @@ RunState load_state(const std::filesystem::path& checkpoint) {
     if (json.at("version") != kStateVersion)
       unusable("{} has version {}; this program reads {}", (checkpoint / kStateFile).string(),
                json.at("version").dump(), kStateVersion);
+    if (json.at("step").get<std::int64_t>() < 0)
+      unusable("{} says step {}, which no run has", (checkpoint / kStateFile).string(),
+               json.at("step").dump());
     return {json.at("step").get<std::int64_t>(),
             json.at("skips_in_row").get<std::int64_t>(),
             json.at("data"),
