@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,6 +20,7 @@
 #include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
+#include "tetrad/core/utc_time.h"
 #include "tetrad/eval/checks.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/folder_lock.h"
@@ -126,7 +126,7 @@ Machine describe(Backend& backend) {
 
 ReportContext make_context(const CompareOptions& options) {
   ReportContext context;
-  context.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  context.created = utc_time(std::time(nullptr));
   context.build = kBuildId;
   if (options.price > 0) context.price_per_hour = options.price;
   return context;

@@ -36,11 +36,18 @@ struct TrainOptions {
   std::string resume;
   std::string from;
   MachineOptions machine;
+  bool go_on = false;  //!< if there is a run in `out`, else begin one
+  bool change = false;
   bool dry_run = false;
   std::optional<double> price;  //!< of an hour, for the dry run
   bool keys = false;
   bool json = false;
 };
+
+bool says_model(const Provenance& provenance) {
+  return std::ranges::any_of(provenance.origins,
+                             [](const auto& origin) { return origin.first.starts_with("model."); });
+}
 
 /// A run that begins with the weights of a checkpoint has its model, said again or not.
 void adopt_model(Config& config, Provenance& provenance) {
@@ -51,12 +58,11 @@ void adopt_model(Config& config, Provenance& provenance) {
                "{} is not a Tetrad checkpoint: import it first (tetrad import {} -o "
                "CHECKPOINT)",
                from.string(), from.string());
-  const std::filesystem::path checkpoint = find_checkpoint(from, &terminal());
+  const OpenCheckpoint open = find_checkpoint(from, &terminal());
+  const std::filesystem::path& checkpoint = open.path();
   const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
   Config saved = load_config(files, {});
-  const bool is_said = std::ranges::any_of(
-      provenance.origins, [](const auto& origin) { return origin.first.starts_with("model."); });
-  if (!is_said) {
+  if (!says_model(provenance)) {
     config.model = saved.model;
     Config nothing;
     nothing.model.rope.reset();
@@ -100,18 +106,23 @@ ExitCode run(const TrainOptions& options) {
     return ExitCode::ok;
   }
   const ConfigArguments arguments(options.arguments, options.machine);
-  const bool resuming = !options.resume.empty();
-  TETRAD_CHECK(resuming != !arguments.files.empty(),
+  TETRAD_CHECK(options.resume.empty() != arguments.files.empty(),
                "nothing to train; give one or more CONFIG.yaml, or --resume DIR (not both)");
-  TETRAD_CHECK(!resuming || options.from.empty(), "a resumed run has its weights already: leave out --from");
+  TETRAD_CHECK(options.resume.empty() || options.from.empty(),
+               "a resumed run has its weights already: leave out --from");
+  TETRAD_CHECK(!options.go_on || (!options.out.empty() && options.resume.empty()),
+               "--continue needs a CONFIG.yaml and --out DIR: it resumes the run there, or begins it");
+  TETRAD_CHECK(!options.change || !options.resume.empty() || options.go_on,
+               "--change is for a run that goes on: use it with --resume or --continue");
+  const bool resuming = !options.resume.empty() || (options.go_on && RunFolder::is_run(options.out));
   Provenance provenance;
   Config config;
-  if (resuming) {
-    const std::filesystem::path saved = config_of_run(options.resume);
-    if (saved.parent_path() != options.resume) check_claims(saved.parent_path());  // a checkpoint's
-    const std::vector<std::string> files = {saved.string()};
-    config = load_config(files, arguments.overrides, &provenance);
-    check_resumable(load_config(files, {}), config, files[0]);
+  if (!options.resume.empty()) {
+    const std::filesystem::path file = config_of_run(options.resume);
+    if (file.parent_path() != options.resume) check_claims(file.parent_path());  // a checkpoint's
+    const std::vector<std::string> saved = {file.string()};
+    config = load_config(saved, arguments.overrides, &provenance);
+    check_resumable(load_config(saved, {}), config, saved[0], options.change);
     config.run.out = options.resume;
   } else {
     config = load_config(arguments.files, arguments.overrides, &provenance);
@@ -120,8 +131,14 @@ ExitCode run(const TrainOptions& options) {
       config.train.from = options.from;
       provenance.origins["train.from"] = "command line: --from";
     }
-    if (!config.train.from.empty()) {
-      config.train.from = std::filesystem::absolute(config.train.from).string();
+    if (!config.train.from.empty()) config.train.from = std::filesystem::absolute(config.train.from).string();
+    if (resuming) {
+      const std::vector<std::string> saved = {config_of_run(options.out).string()};
+      const Config begun = load_config(saved, {});
+      // The checkpoint that it began with is no longer needed, and may be gone.
+      if (!config.train.from.empty() && !says_model(provenance)) config.model = begun.model;
+      check_resumable(begun, config, saved[0], options.change);
+    } else if (!config.train.from.empty()) {
       adopt_model(config, provenance);
     }
   }
@@ -132,6 +149,7 @@ ExitCode run(const TrainOptions& options) {
   const std::unique_ptr<Backend> chosen =
       choose_backend(config.run.backend, static_cast<int>(config.run.threads));
   Backend& backend = *chosen;
+  config.run.backend = backend.name();  // the record says what was taken
   TETRAD_CHECK(!config.run.out.empty(), "give a folder for the run's files: --out DIR");
   const StopSignals signals;
   Dataset dataset = open_dataset(backend.threads(),
@@ -155,10 +173,12 @@ ExitCode run(const TrainOptions& options) {
           parameter_count(config.model), config.precision.recipe, backend.name(), backend.threads().count());
   if (metrics) log.say("figures for Prometheus: {}", metrics->url());
   trainer.show_on(page);
-  if (resuming)
-    trainer.resume();
-  else
+  if (resuming) {
+    trainer.resume(options.change);
+    if (options.change) held.replace_config(to_yaml(config));
+  } else {
     trainer.start();
+  }
   const Ending ending = trainer.run(signals);
   print_summary(trainer, folder, ending, options.json);
   if (ending == Ending::stopped_by_signal) return ExitCode::stopped_by_signal;
@@ -175,6 +195,13 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("-o,--out", options->out, "Folder for the run's files")->type_name("DIR");
   command->add_option("--resume", options->resume, "Continue the run in this folder, bit for bit")
       ->type_name("DIR");
+  command->add_flag(
+      "--continue", options->go_on,
+      "Resume the run in --out if there is one, else begin it: for jobs that are started again");
+  command->add_flag(
+      "--change", options->change,
+      "With --resume or --continue: the run goes on with other settings than it began with (train.steps, "
+      "train.tokens, optim, schedule, precision, data.phases, more data.sources), and notes them");
   command
       ->add_option("--from", options->from,
                    "Start at step 0 with the weights of this checkpoint or run (same as train.from=…)")
@@ -198,6 +225,8 @@ void add_train(CLI::App& app, Action& action) {
                "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
                "  tetrad train configs/llama3-8b.yaml --dry-run\n"
                "  tetrad train --resume run\n"
+               "  tetrad train configs/quickstart.yaml --out run --continue\n"
+               "  tetrad train --resume run --change train.steps=600 optim.lr=1e-4\n"
                "  tetrad train more.yaml --from imported --out tuned\n"
                "  tetrad train --keys | grep precision");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

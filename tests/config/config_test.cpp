@@ -106,7 +106,7 @@ TEST(LoadConfig, ReadsTheShortForms) {
                                                   {"wgrad.x", {{}, {}, {}, 0, {}}}}));
   EXPECT_EQ(load({"train: {checkpoint: 100, eval: 50}"}).train.checkpoint.every, 100);
   EXPECT_EQ(load({"train: {checkpoint: {keep: 5}}"}, {"train.checkpoint=100"}).train.checkpoint,
-            (CheckpointConfig{100, 5}));
+            (CheckpointConfig{.every = 100, .keep = 5}));
 }
 
 TEST(LoadConfig, TakesModelsByName) {

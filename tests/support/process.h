@@ -58,6 +58,12 @@ class RunningTetrad {
   }
 
   void send(int signal) const { kill(child_, signal); }
+  /// The most memory that it has had in bytes, as the system counts it.
+  std::size_t peak_memory() const {
+    const std::string status = read_file("/proc/" + std::to_string(child_) + "/status");
+    constexpr const char* kPeak = "VmHWM:";
+    return std::stoul(status.substr(status.find(kPeak) + std::string(kPeak).size())) * 1024;
+  }
   bool finished() const {
     siginfo_t info = {};
     return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&

@@ -140,7 +140,7 @@ void describe(V& v, OptimConfig& c) {
   v.field("beta1", c.beta1, "decay of the first moment", from_below(0, 1));
   v.field("beta2", c.beta2, "decay of the second moment", from_below(0, 1));
   v.field("epsilon", c.epsilon, "added to the root of the second moment", above(0));
-  v.field("weight_decay", c.weight_decay, "decoupled, on matrices", at_least(0));
+  v.field("weight_decay", c.weight_decay, "decoupled; on linear layers, embedding and head, not on norms, biases, convolutions, A and D", at_least(0));
   v.field("clip", c.clip, "largest global gradient norm; 0: no clipping", at_least(0));
 }
 
@@ -148,7 +148,11 @@ template <class V>
 void describe(V& v, ScheduleConfig& c) {
   v.field("kind", c.kind, "wsd, cosine or constant", one_of({"wsd", "cosine", "constant"}));
   v.field("warmup", c.warmup, "first fraction of the run", between(0, 1));
+  v.field("warmup_steps", c.warmup_steps, "first steps, instead of warmup; 0: warmup counts", count());
+  v.field("warmup_tokens", c.warmup_tokens, "first tokens, instead of warmup; 0: warmup counts", count());
   v.field("decay", c.decay, "wsd: last fraction of the run", between(0, 1));
+  v.field("decay_steps", c.decay_steps, "wsd: last steps, instead of decay; 0: decay counts", count());
+  v.field("decay_tokens", c.decay_tokens, "wsd: last tokens, instead of decay; 0: decay counts", count());
   v.field("final", c.final, "learning rate at the end, as a fraction of lr", between(0, 1));
 }
 
@@ -161,7 +165,11 @@ void describe(V& v, EvalConfig& c) {
 template <class V>
 void describe(V& v, CheckpointConfig& c) {
   v.field("every", c.every, "steps; 0: only at the end", at_least(0));
+  v.field("minutes", c.minutes, "after so many without a checkpoint there is one; 0: never", at_least(0));
   v.field("keep", c.keep, "newest checkpoints that stay", at_least(2));
+  v.field("keep_every", c.keep_every, "steps; checkpoints at multiples of it stay for good; 0: none",
+          at_least(0));
+  v.field("keep_best", c.keep_best, "the checkpoint with the lowest held-out loss stays too");
 }
 
 template <class V>
@@ -178,8 +186,16 @@ void describe(V& v, HealthConfig& c) {
 }
 
 template <class V>
+void describe(V& v, SeedsConfig& c) {
+  v.field("data", c.data, "order of the samples; auto: train.seed");
+  v.field("init", c.init, "first weights; auto: train.seed");
+  v.field("rounding", c.rounding, "stochastic rounding and signs of Hadamard transforms; auto: train.seed");
+}
+
+template <class V>
 void describe(V& v, TrainConfig& c) {
   v.field("seed", c.seed, "of everything random");
+  v.field("seeds", c.seeds, "of one thing each, where they are to differ");
   v.field("steps", c.steps, "optimizer steps; these or tokens must be given", count());
   v.field("tokens", c.tokens, "token budget; this or steps must be given", count());
   v.field("batch", c.batch, "sequences per optimizer step; must be given", at_least(0));
@@ -189,6 +205,11 @@ void describe(V& v, TrainConfig& c) {
           "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "
           "feed-forward blocks) or full (all blocks). The results are the same",
           one_of({"none", "cheap", "ffn", "full"}));
+  v.field("z_loss", c.z_loss,
+          "weight of the squared log of the softmax's sum beside the loss, 1e-4 say, which keeps logits "
+          "small; the "
+          "losses that are reported are without it",
+          at_least(0));
   v.field("from", c.from, "checkpoint or run whose weights are the first ones; empty: random weights");
   v.field("eval", c.eval, "evaluation on held-out tokens");
   v.field("checkpoint", c.checkpoint, "checkpoints");

@@ -42,13 +42,13 @@ void check_claims(const std::filesystem::path& checkpoint) {
   }
 }
 
-std::filesystem::path find_checkpoint(const std::filesystem::path& path, Display* display) {
+OpenCheckpoint find_checkpoint(const std::filesystem::path& path, Display* display) {
   std::vector<CheckpointProblem> problems;
-  std::filesystem::path found = open_checkpoint(path, problems);
+  OpenCheckpoint found = open_checkpoint(path, problems);
   for (const CheckpointProblem& problem : problems)
     if (display != nullptr)
       display->say(fmt::format("checkpoint {} cannot be used: {}", problem.path.string(), problem.what));
-  check_claims(found);
+  check_claims(found.path());
   return found;
 }
 
@@ -61,22 +61,22 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::filesystem::path& 
 
 LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOptions& options,
                          Backend& backend)
-    : path_(find_checkpoint(checkpoint, options.display)) {
-  const std::vector<std::string> files = {(path_ / "config.yaml").string()};
+    : checkpoint_(find_checkpoint(checkpoint, options.display)) {
+  const std::vector<std::string> files = {(path() / "config.yaml").string()};
   config_ = load_config(files, {});
   config_.precision = with_precision(config_.precision, options.precision);
   sequence_ = options.sequence > 0 ? options.sequence : config_.train.sequence;
   recipe_ = std::make_unique<Recipe>(config_.precision, config_.model.blocks());
   decoder_ = std::make_unique<Decoder>(backend, config_.model, options.batch, sequence_,
                                        storage_type(config_.precision), Recompute::full);
-  load_weights(path_, *decoder_);
-  tokenizer_ = tokenizer_of_checkpoint(path_);
+  load_weights(path(), *decoder_);
+  tokenizer_ = tokenizer_of_checkpoint(path());
 }
 
 Pass LoadedModel::pass() const {
   Pass pass;
   pass.recipe = recipe_.get();
-  pass.seed = config_.train.seed;
+  pass.seed = config_.train.rounding_seed();
   pass.progress = 1;
   return pass;
 }
@@ -84,7 +84,7 @@ Pass LoadedModel::pass() const {
 const Tokenizer& LoadedModel::tokenizer() const {
   TETRAD_CHECK(tokenizer_ != nullptr,
                "{} has no tokenizer, so text cannot be read; give token ids instead (tetrad score --tokens)",
-               path_.string());
+               path().string());
   return *tokenizer_;
 }
 

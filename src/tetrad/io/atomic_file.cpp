@@ -17,6 +17,8 @@
 namespace tetrad {
 namespace {
 
+constexpr std::string_view kTemporary = ".tmp.";  // between a name and what makes it unique
+
 [[noreturn]] void cannot_create(const std::string& target, const std::string& reason) {
   fail("cannot write {}: {}; choose another output path, or check the permissions of its folder", target,
        reason);
@@ -93,7 +95,7 @@ void AtomicFile::create_temporary() {
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (failpoint_fails("file.create")) break;
-    std::string name = fmt::format("{}.tmp.{}.{}", name_, ::getpid(), counter++);
+    std::string name = fmt::format("{}{}{}.{}", name_, kTemporary, ::getpid(), counter++);
     file_ =
         FileDescriptor(::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file_.is_open()) {
@@ -167,6 +169,16 @@ void AtomicFile::commit() {
   if (failpoint_fails("file.fsync_folder") || !sync_folder(folder_.get()))
     fail_errno(
         fmt::format("wrote {}, but failed to flush its folder; a power cut may still undo it", target_));
+}
+
+void remove_leftovers(const std::filesystem::path& folder, std::string_view name) {
+  const std::string prefix = fmt::format("{}{}", name, kTemporary);
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->path().filename().native().starts_with(prefix) && it->is_regular_file(ignored))
+      std::filesystem::remove(it->path(), ignored);
+  }
 }
 
 void write_file_atomically(const std::filesystem::path& target, std::string_view text) {

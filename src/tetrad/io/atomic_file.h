@@ -82,6 +82,10 @@ class FoldersAbove {
 /// A whole small file in one call.
 void write_file_atomically(const std::filesystem::path& target, std::string_view text);
 
+/// Removes temporary files that a killed writer of `folder`/`name` left. Only for who knows that nobody is
+/// writing it.
+void remove_leftovers(const std::filesystem::path& folder, std::string_view name);
+
 /// Makes the names in a folder durable. False, with errno, if that failed.
 bool sync_folder(int folder);
 bool sync_folder(const std::filesystem::path& folder);

@@ -152,7 +152,7 @@ void Decoder::differentiate(Pass& pass, float gradient_scale) {
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
   backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
-                                      dhidden, head_parameter().gradient.f32()});
+                                      dhidden, head_parameter().gradient.f32(), pass.z_loss});
   backend_.set_to_zero(residual_gradient_.bytes());
   final_norm_->backward(residual_.back().const_view(), as_const(dhidden), gradient);
   for (std::size_t i = blocks_.size(); i-- > 0;)
@@ -192,11 +192,17 @@ std::int64_t Decoder::session_bytes(std::int64_t capacity) const {
 
 std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                                    bool last_only) {
+  TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
   std::vector<float> result;
-  const NewTokens sequence{&session, tokens, last_only};
-  extend(pass, std::span(&sequence, 1), [&](std::int64_t /*first*/, std::span<const float> logits) {
-    result.insert(result.end(), logits.begin(), logits.end());
-  });
+  while (!tokens.empty()) {
+    const auto room = static_cast<std::size_t>(kPromptPart - session.length() % kPromptPart);
+    const NewTokens part{&session, tokens.first(std::min(room, tokens.size())), last_only};
+    if (last_only) result.clear();
+    extend(pass, std::span(&part, 1), [&](std::int64_t /*first*/, std::span<const float> logits) {
+      result.insert(result.end(), logits.begin(), logits.end());
+    });
+    tokens = tokens.subspan(part.tokens.size());
+  }
   return result;
 }
 

@@ -26,6 +26,7 @@ struct Pass {
   std::uint32_t step = 0;
   std::uint32_t microbatch = 0;
   double progress = 0;    //!< fraction of the token budget
+  float z_loss = 0;       //!< CrossEntropy::z_loss
   bool training = false;  //!< keep what the backward pass needs
   bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;

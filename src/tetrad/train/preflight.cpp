@@ -121,7 +121,12 @@ CheckpointSpace checkpoint_space(const Config& config) {
   constexpr std::int64_t kBytesPerParameter = 12;  // a weight and two moments, F32
   CheckpointSpace space;
   space.each = kBytesPerParameter * parameter_count(config.model);
-  space.most = space.each * (config.train.checkpoint.keep + 1);  // one is written before another goes
+  // The newest, the best, the newest that was asked for, those that stay for good, and one that is being
+  // written before another goes.
+  const CheckpointConfig& kept = config.train.checkpoint;
+  const std::int64_t count = kept.keep + (kept.keep_best ? 1 : 0) + (kept.every > 0 ? 1 : 0) +
+                             (kept.keep_every > 0 ? step_count(config.train) / kept.keep_every : 0) + 1;
+  space.most = space.each * count;
   std::error_code error;
   fs::path folder = fs::absolute(config.run.out.empty() ? "." : config.run.out, error);
   while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();

@@ -40,7 +40,7 @@ std::optional<double> measure_step_seconds(const Config& config, Backend& backen
 
   Decoder decoder(backend, config.model, batch, train.sequence, whole.storage, whole.recompute);
   AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim);
-  decoder.initialize(train.seed);
+  decoder.initialize(train.init_seed());
   const Recipe recipe(config.precision, config.model.blocks());
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(batch * train.sequence));
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -54,7 +54,7 @@ std::optional<double> measure_step_seconds(const Config& config, Backend& backen
   const auto pass = [&] {
     Pass pass;
     pass.recipe = &recipe;
-    pass.seed = train.seed;
+    pass.seed = train.rounding_seed();
     decoder.train(pass, inputs, inputs, 1.0f / static_cast<float>(inputs.size()), losses);
   };
   const auto update = [&] { optimizer.step(1, config.optim.lr, optimizer.inspect().norm); };

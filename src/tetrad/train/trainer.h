@@ -51,8 +51,10 @@ class Trainer {
   /// resume from.
   void start();
 
-  /// Goes on from the newest good checkpoint. Throws Error (no_checkpoint).
-  void resume();
+  /// Goes on from the newest good checkpoint. With `changes_are_meant` the configuration may differ from the
+  /// checkpoint's in what may_be_changed(); that is noted, and the checkpoint is written anew with it. Throws
+  /// Error (no_checkpoint).
+  void resume(bool changes_are_meant = false);
 
   Ending run(const StopSignals& signals);
 
@@ -71,7 +73,8 @@ class Trainer {
     std::vector<OperandStats> stats;
     /// If the step must not be applied: what is wrong, and where.
     std::optional<HealthEvent> fault;
-    bool interrupted = false;  //!< by a signal, between two microbatches
+    std::int64_t phase_before = 0;  //!< phase of the last sample before it
+    bool interrupted = false;       //!< by a signal, between two microbatches
   };
 
   void take_weights(const std::filesystem::path& from);
@@ -85,13 +88,24 @@ class Trainer {
   void apply(const StepOutcome& outcome);
   void report(const StepOutcome& outcome, double seconds);
   void evaluate();
-  /// A failure is reported and the run goes on, unless `must_succeed`.
+  /// Whether train.checkpoint.every asks for a checkpoint of this step.
+  bool is_scheduled(std::int64_t step) const;
+  bool is_time_to_save() const;
+  /// A failure is reported and the run goes on, unless `must_succeed`. A step that is saved already is not
+  /// saved again.
   void save(bool must_succeed);
-  void load(const FoundCheckpoint& checkpoint);
+  /// Says so if the disk will have no room for the checkpoints to come, each of so many bytes.
+  void forecast_space(std::uint64_t bytes);
+  std::optional<double> heldout_loss() const;
+  void load(const FoundCheckpoint& checkpoint, bool changes_are_meant = false);
   /// Throws Error unless the checkpoint is this run's, with its settings and its data.
-  void check_is_ours(const std::filesystem::path& checkpoint) const;
-  std::optional<FoundCheckpoint> newest_checkpoint();
+  void check_is_ours(const std::filesystem::path& checkpoint, bool changes_are_meant) const;
+  /// Where the precision of the next step is another than that of the last one.
+  void note_changes();
+  /// The newest good one up to step `limit`.
+  std::optional<FoundCheckpoint> newest_checkpoint(std::int64_t limit);
   Pass make_pass(std::int64_t microbatch) const;
+  double progress(std::int64_t step) const { return static_cast<double>(step) / static_cast<double>(steps_); }
   std::int64_t tokens_per_step() const { return config_.train.batch * config_.train.sequence; }
 
   Config config_;
@@ -108,9 +122,10 @@ class Trainer {
   CheckpointStore store_;
   LossWatch watch_;
   RunState state_;
-  std::int64_t rollbacks_ = 0;         //!< to the newest checkpoint
-  std::int64_t rollback_samples_ = 0;  //!< that those rollbacks leave out
   bool saves_ends_ = true;
+  std::int64_t saved_step_ = -1;  //!< of the newest checkpoint that this process wrote or read
+  double saved_at_ = 0;           //!< when it last tried to write one
+  bool forecast_space_ = false;   //!< that there is room for the checkpoints to come was looked at
   std::unique_ptr<Metrics> metrics_;
   MetricsPage* page_ = nullptr;
   std::vector<EvalMetrics> evaluations_;
