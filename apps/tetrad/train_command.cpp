@@ -166,7 +166,6 @@ ExitCode run(const TrainOptions& options) {
   std::vector<std::string> warnings = data_warnings(dataset);
   std::ranges::move(memory_warnings(config, memory_traits(backend.name()), backend.free_memory()),
                     std::back_inserter(warnings));
-  std::ranges::move(space_warnings(checkpoint_space(config)), std::back_inserter(warnings));
   for (const std::string& warning : warnings) log.say("WARNING: {}", warning);
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, held, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,

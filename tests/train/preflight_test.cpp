@@ -94,7 +94,7 @@ TEST_F(Preflight, WhatDoesNotFitIsNamed) {
   config_.train.checkpoint = {.every = 5, .keep = 3, .keep_every = 2, .keep_best = true};
   const CheckpointSpace space = checkpoint_space(config_);
   EXPECT_EQ(space.each, 12 * parameter_count(config_.model));
-  EXPECT_EQ(space.most, (3 + 1 + 1 + 5 + 1) * space.each);
+  EXPECT_EQ(space.most, (3 + 2 + 1 + 5) * space.each);
   ASSERT_TRUE(space.free);
   EXPECT_TRUE(space_warnings({10, 40, 40}).empty());
   EXPECT_TRUE(space_warnings({10, 40, {}}).empty());

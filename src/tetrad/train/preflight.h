@@ -41,6 +41,7 @@ struct CheckpointSpace {
   std::optional<std::int64_t> free;  //!< on the disk of the run's folder, which need not be there yet
 };
 CheckpointSpace checkpoint_space(const Config& config);
+/// For the dry run; a run looks itself when it knows how large its checkpoints are.
 std::vector<std::string> space_warnings(const CheckpointSpace& space);
 
 }  // namespace tetrad
