@@ -47,6 +47,8 @@ TEST(BadOptions, NumbersThatAreNoneAreRefused) {
                                                  {"compare", "c.yaml", "--lr-factors"},
                                                  {"inspect", "run", "--budget"},
                                                  {"generate", "run", "--temperature"},
+                                                 {"serve", "run", "--grace"},
+                                                 {"serve", "run", "--idle-timeout"},
                                                  {"generate", "run", "--top-p"},
                                                  {"export", "run", "-o", "out", "--shard-gb"},
                                                  {"data", "prepare", "text", "-o", "tokens", "--heldout"},

@@ -63,7 +63,8 @@ void describe(V& v, HighPrecisionConfig& c) {
   v.field("first", c.first, "blocks at the beginning that stay in BF16; auto: as the recipe says",
           at_least(0));
   v.field("last", c.last, "blocks at the end that stay in BF16; auto: as the recipe says", at_least(0));
-  v.field("match", c.match, "linear layers that stay in BF16, by name, such as blocks.3.qkv; * matches anything");
+  v.field("match", c.match,
+          "linear layers that stay in BF16, by name, such as blocks.3.qkv; * matches anything");
   v.field("fp8", c.fp8, "linear layers that are in FP8 instead of four bits, by name");
 }
 
@@ -140,7 +141,9 @@ void describe(V& v, OptimConfig& c) {
   v.field("beta1", c.beta1, "decay of the first moment", from_below(0, 1));
   v.field("beta2", c.beta2, "decay of the second moment", from_below(0, 1));
   v.field("epsilon", c.epsilon, "added to the root of the second moment", above(0));
-  v.field("weight_decay", c.weight_decay, "decoupled; on linear layers, embedding and head, not on norms, biases, convolutions, A and D", at_least(0));
+  v.field("weight_decay", c.weight_decay,
+          "decoupled; on linear layers, embedding and head, not on norms, biases, convolutions, A and D",
+          at_least(0));
   v.field("clip", c.clip, "largest global gradient norm; 0: no clipping", at_least(0));
 }
 
