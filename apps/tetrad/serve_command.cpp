@@ -14,6 +14,7 @@
 
 #include "command.h"
 #include "model_commands.h"
+#include "number_checks.h"
 #include "tetrad/http/server.h"
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/serve/chat_template.h"
@@ -239,13 +240,13 @@ void add_limits(CLI::App& command, ServeOptions& options) {
       ->type_name("N")
       ->capture_default_str();
   const auto add_seconds = [&](const char* name, double& value, const char* meaning) {
-    command.add_option(name, value, meaning)->check(CLI::Range(0.1, 3600.0))->capture_default_str();
+    command.add_option(name, value, meaning)->check(number_between(0.1, 3600))->capture_default_str();
   };
   add_seconds("--timeout", options.request_timeout, "Seconds a client has to send its request");
   add_seconds("--idle-timeout", options.idle_timeout, "Seconds that a connection may wait for a request");
   add_seconds("--send-timeout", options.send_timeout, "Seconds that a client may let an answer wait in all");
   command.add_option("--grace", options.grace, "Seconds that requests in progress get when the server stops")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_between(0, 3600))
       ->capture_default_str();
 }
 

@@ -4,10 +4,12 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,6 +22,7 @@ struct Outcome {
   int exit_code = -1;  //!< -1: killed by a signal
   std::string out;
   std::string err;
+  std::int64_t peak_memory = 0;  //!< bytes that it had in memory at once
 };
 
 /// The program, running. TETRAD_PROGRAM is defined by the build.
@@ -71,9 +74,11 @@ class RunningTetrad {
   std::string err() const { return read_file(err_); }
   Outcome wait() {
     int status = 0;
-    waitpid(child_, &status, 0);
+    rusage usage = {};
+    wait4(child_, &status, 0, &usage);
     child_ = 0;
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out_), read_file(err_)};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out_), read_file(err_),
+            usage.ru_maxrss * 1024};
   }
 
  private:

@@ -146,6 +146,8 @@ RunState load_state(const std::filesystem::path& checkpoint) {
                json.at("version").dump(), kStateVersion);
     RunState state;
     json.at("step").get_to(state.step);
+    if (state.step < 0)
+      unusable("{} says step {}, which no run has", (checkpoint / kStateFile).string(), state.step);
     json.at("skips_in_row").get_to(state.skips_in_row);
     state.data = json.at("data");
     state.loss_watch = json.at("loss_watch");

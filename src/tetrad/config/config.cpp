@@ -27,17 +27,6 @@ Config bind(Node root, std::span<const std::string> overrides, Provenance* prove
   return config::read_node(root, provenance);
 }
 
-/// An example of everything, so that help shows the keys inside lists and optional sections too.
-Config example() {
-  Config config;
-  config.model.rope = RopeConfig{.scaling = RopeScaling{}};
-  config.precision.operands["fprop.x"] = {};
-  config.precision.schedule = {{.at = 0.82, .forward = "bf16", .backward = {}}};
-  config.data.sources["NAME"] = {};
-  config.data.phases = {{.until = 1, .mix = {{"NAME", 1.0}}}};
-  return config;
-}
-
 }  // namespace
 
 Config load_config(std::span<const std::string> files, std::span<const std::string> overrides,
@@ -89,10 +78,9 @@ std::vector<std::string> differences(const Config& a, const Config& b) {
 }
 
 std::string schema_help() {
-  const Node root = config::write_node(example());
   std::string out;
-  for (const auto& [key, node] : config::leaves(root))
-    fmt::format_to(std::back_inserter(out), "{} = {}  # {}\n", key, config::flow_text(*node), node->help);
+  for (const config::KeyHelp& key : config::list_keys())
+    fmt::format_to(std::back_inserter(out), "{} = {}  # {}\n", key.key, key.value, key.help);
   return out;
 }
 

@@ -41,7 +41,9 @@ void describe(V& v, Mamba2Config& c) {
 template <class V>
 void describe(V& v, ModelConfig& c) {
   v.field("name", c.name, "for people");
-  v.field("pattern", c.pattern, "one letter per block: * attention, - feed-forward, M Mamba-2");
+  v.field("pattern", c.pattern,
+          "one letter per block: * attention, - feed-forward, M Mamba-2. A preset says it (model: NAME; "
+          "tetrad models lists them)");
   v.field("hidden", c.hidden, "width of the residual stream", at_least(0));
   v.field("heads", c.heads, "query heads of an attention block", at_least(0));
   v.field("kv_heads", c.kv_heads, "key and value heads", at_least(0));
@@ -61,8 +63,9 @@ void describe(V& v, HighPrecisionConfig& c) {
   v.field("first", c.first, "blocks at the beginning that stay in BF16; auto: as the recipe says",
           at_least(0));
   v.field("last", c.last, "blocks at the end that stay in BF16; auto: as the recipe says", at_least(0));
-  v.field("match", c.match, "layers that stay in BF16, by name; * matches anything");
-  v.field("fp8", c.fp8, "layers that are in FP8 instead of four bits, by name");
+  v.field("match", c.match,
+          "linear layers that stay in BF16, by name, such as blocks.3.qkv; * matches anything");
+  v.field("fp8", c.fp8, "linear layers that are in FP8 instead of four bits, by name");
 }
 
 template <class V>
@@ -97,14 +100,16 @@ void describe(V& v, PrecisionSwitch& c) {
 template <class V>
 void describe(V& v, PrecisionConfig& c) {
   v.field("recipe", c.recipe, "number formats of all linear layers", one_of(recipe_names()));
-  v.field("high_precision", c.high_precision, "layers that stay in BF16 or FP8, or none");
+  v.field("high_precision", c.high_precision, "blocks and layers that stay in BF16 or FP8, or none");
   v.field("rht", c.rht, "random Hadamard transform");
   v.field("sr", c.sr, "stochastic rounding on any of gradients, activations, weights, or none",
           one_of({"gradients", "activations", "weights"}));
   v.field("sr_hardware", c.sr_hardware, "stochastic rounding with the bias of Blackwell's software");
   v.field("weights_2d", c.weights_2d, "16x16 blocks for weights");
   v.field("adaptive", c.adaptive, "4/6 block scaling on every NVFP4 operand");
-  v.field("operands", c.operands, "single operands of single products", one_of(operand_names()));
+  v.field("operands", c.operands,
+          "single operands of single products: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy, wgrad.x",
+          one_of(operand_names()));
   v.field("schedule", c.schedule, "other recipes from a fraction of the token budget on");
   v.field("storage", c.storage, "of activations: bf16, or f32 for checking gradients",
           one_of({"bf16", "f32"}));
@@ -112,7 +117,7 @@ void describe(V& v, PrecisionConfig& c) {
 
 template <class V>
 void describe(V& v, SourceConfig& c) {
-  v.field("path", c.path, "token file, without .bin and .idx");
+  v.field("path", c.path, "token file, without .bin and .idx; must be given");
   v.field("heldout", c.heldout, "token file for evaluation; empty: none");
 }
 
@@ -125,7 +130,8 @@ void describe(V& v, DataPhase& c) {
 template <class V>
 void describe(V& v, DataConfig& c) {
   v.field("tokenizer", c.tokenizer, "bytes, a tokenizer.json, or empty: what the token files say");
-  v.field("sources", c.sources, "token files by name");
+  v.field("sources", c.sources,
+          "token files by name, at least one; !replace in front of the map drops those of files before");
   v.field("phases", c.phases, "mixtures over the run; empty: all sources in proportion to their size");
 }
 
@@ -135,7 +141,9 @@ void describe(V& v, OptimConfig& c) {
   v.field("beta1", c.beta1, "decay of the first moment", from_below(0, 1));
   v.field("beta2", c.beta2, "decay of the second moment", from_below(0, 1));
   v.field("epsilon", c.epsilon, "added to the root of the second moment", above(0));
-  v.field("weight_decay", c.weight_decay, "decoupled; on linear layers, embedding and head, not on norms, biases, convolutions, A and D", at_least(0));
+  v.field("weight_decay", c.weight_decay,
+          "decoupled; on linear layers, embedding and head, not on norms, biases, convolutions, A and D",
+          at_least(0));
   v.field("clip", c.clip, "largest global gradient norm; 0: no clipping", at_least(0));
 }
 
@@ -191,10 +199,10 @@ template <class V>
 void describe(V& v, TrainConfig& c) {
   v.field("seed", c.seed, "of everything random");
   v.field("seeds", c.seeds, "of one thing each, where they are to differ");
-  v.field("steps", c.steps, "optimizer steps (or tokens)", count());
-  v.field("tokens", c.tokens, "token budget (or steps)", count());
-  v.field("batch", c.batch, "sequences per optimizer step", at_least(0));
-  v.field("sequence", c.sequence, "tokens of a sequence", at_least(0));
+  v.field("steps", c.steps, "optimizer steps; these or tokens must be given", count());
+  v.field("tokens", c.tokens, "token budget; this or steps must be given", count());
+  v.field("batch", c.batch, "sequences per optimizer step; must be given", at_least(0));
+  v.field("sequence", c.sequence, "tokens of a sequence; must be given", at_least(0));
   v.field("microbatch", c.microbatch, "sequences at a time; 0: the whole batch", at_least(0));
   v.field("recompute", c.recompute,
           "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "

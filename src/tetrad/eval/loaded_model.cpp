@@ -2,11 +2,14 @@
 #include "tetrad/eval/loaded_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
+#include "tetrad/io/safetensors.h"
+#include "tetrad/model/parameter_table.h"
 
 namespace tetrad {
 
@@ -19,12 +22,33 @@ PrecisionConfig with_precision(PrecisionConfig trained, const std::string& wante
   return precision;
 }
 
+void check_claims(const std::filesystem::path& checkpoint) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(fmt::format("{} cannot be used: {}", checkpoint.string(), what), ExitCode::no_checkpoint);
+  };
+  load_state(checkpoint);
+  const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
+  const ModelConfig model = load_config(files, {}).model;
+  validate(model);
+  const SafetensorsFile weights(checkpoint / "model.safetensors");
+  for (const ParameterSpec& parameter : model_parameters(model)) {
+    const TensorInfo* found = weights.find(parameter.full_name());
+    if (found == nullptr)
+      refuse(fmt::format("its config.yaml describes a model with {}, which is not in model.safetensors",
+                         parameter.full_name()));
+    if (found->shape != parameter.shape)
+      refuse(fmt::format("{} is [{}] in model.safetensors, but [{}] by config.yaml", parameter.full_name(),
+                         fmt::join(found->shape, ", "), fmt::join(parameter.shape, ", ")));
+  }
+}
+
 OpenCheckpoint find_checkpoint(const std::filesystem::path& path, Display* display) {
   std::vector<CheckpointProblem> problems;
   OpenCheckpoint found = open_checkpoint(path, problems);
   for (const CheckpointProblem& problem : problems)
     if (display != nullptr)
       display->say(fmt::format("checkpoint {} cannot be used: {}", problem.path.string(), problem.what));
+  check_claims(found.path());
   return found;
 }
 

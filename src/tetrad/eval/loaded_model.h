@@ -15,6 +15,11 @@
 
 namespace tetrad {
 
+/// Throws Error (no_checkpoint) unless the files of a checkpoint agree about its model, and its step is one.
+/// The manifest only says that they are what was written, which may be anything; so this comes before memory
+/// is taken for the model that they claim to have.
+void check_claims(const std::filesystem::path& checkpoint);
+
 /// The folder of a checkpoint, verified: `path` is one, or a run, whose newest good one is taken. Those that
 /// cannot be used are named on stderr. Throws Error (no_checkpoint).
 OpenCheckpoint find_checkpoint(const std::filesystem::path& path, Display* display = nullptr);

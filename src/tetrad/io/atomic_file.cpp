@@ -47,14 +47,22 @@ bool sync_folder(const std::filesystem::path& folder) {
   return descriptor.is_open() && sync_folder(descriptor.get());
 }
 
-void create_folder_of(const std::filesystem::path& file) {
-  const std::filesystem::path folder = file.parent_path();
+FoldersAbove::FoldersAbove(const std::filesystem::path& output) {
+  const std::filesystem::path folder = output.parent_path();
   if (folder.empty()) return;
   std::error_code error;
+  for (std::filesystem::path path = folder; !path.empty() && !std::filesystem::exists(path, error);
+       path = path.parent_path())
+    made_.push_back(path);
   std::filesystem::create_directories(folder, error);
-  if (error)
-    cannot_create(fmt::format("{:?}", file.native()),
-                  fmt::format("folder {:?}: {}", folder.native(), error.message()));
+  if (!error) return;
+  remove_empty();
+  cannot_create(fmt::format("{:?}", output.native()),
+                fmt::format("folder {:?}: {}", folder.native(), error.message()));
+}
+
+void FoldersAbove::remove_empty() const {
+  for (const std::filesystem::path& folder : made_) ::rmdir(folder.c_str());  // fails unless it is empty
 }
 
 AtomicFile::AtomicFile(const std::filesystem::path& target, Sha256* hash)

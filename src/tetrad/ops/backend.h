@@ -90,7 +90,8 @@ class Backend {
   /// Where memory is a device's: gives back what operations hold for themselves and begins a new peak.
   /// Returns what is still allocated, in bytes.
   virtual std::optional<std::int64_t> restart_peak() { return std::nullopt; }
-  /// Bytes that a device has free, with what operations hold for themselves.
+  /// Bytes that the device, or the machine, has free, with what operations hold for themselves; nothing where
+  /// nobody says.
   virtual std::optional<std::int64_t> free_memory() const { return std::nullopt; }
   /// What the hardware has used, in joules since some fixed moment; nothing where it does not say.
   virtual std::optional<double> energy() const { return std::nullopt; }
