@@ -15,6 +15,7 @@
 #include "terminal.h"
 #include "tetrad/backend/memory.h"
 #include "tetrad/config/config.h"
+#include "tetrad/config/paths.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/http/address.h"
@@ -149,7 +150,8 @@ ExitCode run(const TrainOptions& options) {
   const std::unique_ptr<Backend> chosen =
       choose_backend(config.run.backend, static_cast<int>(config.run.threads));
   Backend& backend = *chosen;
-  config.run.backend = backend.name();  // the record says what was taken
+  config.run.backend = backend.name();  // the record says what was taken, and from where
+  make_paths_absolute(config);
   TETRAD_CHECK(!config.run.out.empty(), "give a folder for the run's files: --out DIR");
   const StopSignals signals;
   Dataset dataset = open_dataset(backend.threads(),

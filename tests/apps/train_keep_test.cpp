@@ -220,6 +220,19 @@ TEST_F(Keeping, SwitchesAreInTheRecord) {
             std::string::npos);
 }
 
+TEST_F(Keeping, DataLiesBesideItsConfiguration) {
+  const Words words = arguments(kModel, "bf16", "run", {"train.steps=3"});
+  // The same configuration with paths that hold from its own folder only.
+  std::string text = read_file(words[1]);
+  for (std::size_t at = text.find(folder_.path().native()); at != std::string::npos;
+       at = text.find(folder_.path().native()))
+    text.erase(at, folder_.path().native().size() + 1);
+  write_file(words[1], text);
+  const Outcome outcome = run_tetrad(words);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(read_file(folder_ / "run" / "config.yaml").find(folder_.file("a-heldout")), std::string::npos);
+}
+
 TEST_F(Keeping, SeedsOfTheirOwn) {
   ASSERT_EQ(run_tetrad(arguments(kModel, "nvfp4", "one", {"train.seed=5"})).exit_code, 0);
   ASSERT_EQ(run_tetrad(arguments(kModel, "nvfp4", "same",
