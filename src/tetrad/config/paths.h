@@ -6,8 +6,8 @@
 
 namespace tetrad {
 
-/// A relative path that leads nowhere from the working directory, but does from the folder of the configuration
-/// file that names it, becomes that one.
+/// A relative path that leads nowhere from the working directory, but does from the folder of the
+/// configuration file that names it, becomes that one.
 void resolve_paths(Config& config, const Provenance& provenance);
 
 /// Every path as it is from anywhere, for the record of a run.

@@ -230,6 +230,11 @@ void describe(V& v, RunConfig& c) {
       "metrics_address", c.metrics_address,
       "where Prometheus finds GET /metrics while the run trains, such as 127.0.0.1:9464, or a port alone, "
       "for this machine only; empty: nowhere");
+  v.field("trace", c.trace,
+          "file for where the time of the first steps goes, for Perfetto or chrome://tracing; also ranges "
+          "for Nsight; "
+          "such steps are slower");
+  v.field("trace_steps", c.trace_steps, "steps that are traced", at_least(1));
 }
 
 template <class V>

@@ -217,13 +217,23 @@ Pass Trainer::make_pass(std::int64_t microbatch) const {
   pass.microbatch = static_cast<std::uint32_t>(microbatch);
   pass.progress = progress(state_.step);
   pass.z_loss = static_cast<float>(config_.train.z_loss);
+  pass.trace = trace_.get();
   pass.telemetry = microbatch == 0 && config_.train.telemetry_every > 0 &&
                    (state_.step + 1) % config_.train.telemetry_every == 0;
   return pass;
 }
 
 Ending Trainer::run(const StopSignals& signals) {
+  if (!config_.run.trace.empty()) trace_ = std::make_unique<RunTrace>(backend_, config_.run.trace);
+  const Ending ending = run_steps(signals);
+  finish_trace();
+  return ending;
+}
+
+Ending Trainer::run_steps(const StopSignals& signals) {
+  const std::int64_t first = state_.step;
   while (state_.step < steps_) {
+    if (trace_ && state_.step - first >= config_.run.trace_steps) finish_trace();
     if (signals.received()) {
       save(true);
       log_.say("stopped by a signal after step {}; go on with: tetrad train --resume {}", state_.step,
@@ -282,6 +292,7 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
       outcome.interrupted = true;
       return outcome;
     }
+    const TraceRange range(trace_.get(), "microbatch", i);
     const double begin = steady_seconds();
     dataset_.next(microbatch_, inputs_, targets_);
     Pass pass = make_pass(i);
@@ -364,7 +375,19 @@ void Trainer::roll_back(HealthEvent event) {
   log_.say("went back to step {}; {} sequences are left out", state_.step, state_.rollback_samples);
 }
 
+void Trainer::finish_trace() {
+  const std::unique_ptr<RunTrace> trace = std::move(trace_);
+  if (!trace) return;
+  try {
+    trace->write();
+    log_.say("trace: {}", config_.run.trace);
+  } catch (const Error& error) {
+    log_.say("{}", error.what());
+  }
+}
+
 void Trainer::apply(const StepOutcome& outcome) {
+  const TraceRange range(trace_.get(), "optimizer");
   optimizer_.step(state_.step + 1, outcome.learning_rate, outcome.grad_norm);
   watch_.add(outcome.loss);
   state_.skips_in_row = 0;
@@ -411,6 +434,7 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
 }
 
 void Trainer::evaluate() {
+  const TraceRange range(trace_.get(), "evaluation");
   evaluations_.clear();
   for (const std::string& source : dataset_.source_names()) {
     const TokenSequences* heldout = dataset_.heldout(source);
@@ -460,6 +484,7 @@ void Trainer::save(bool must_succeed) {
            (wanted.keep_every > 0 && step > 0 && step % wanted.keep_every == 0);
   };
   saved_at_ = steady_seconds();
+  const TraceRange range(trace_.get(), "checkpoint");
   try {
     metrics_->sync();
     const WrittenCheckpoint written = store_.write(make_snapshot(decoder_, optimizer_, state, texts_), stays);

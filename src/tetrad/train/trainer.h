@@ -23,6 +23,7 @@
 #include "tetrad/train/metrics.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/run_log.h"
+#include "tetrad/train/run_trace.h"
 #include "tetrad/train/signals.h"
 
 namespace tetrad {
@@ -77,6 +78,7 @@ class Trainer {
     bool interrupted = false;       //!< by a signal, between two microbatches
   };
 
+  Ending run_steps(const StopSignals& signals);
   void take_weights(const std::filesystem::path& from);
   StepOutcome compute_gradients(const StopSignals& signals);
   void open_metrics(std::int64_t last_step);
@@ -96,6 +98,8 @@ class Trainer {
   void save(bool must_succeed);
   /// Says so if the disk will have no room for the checkpoints to come, each of so many bytes.
   void forecast_space(std::uint64_t bytes);
+  /// Writes the trace, if there is one, and ends it.
+  void finish_trace();
   std::optional<double> heldout_loss() const;
   void load(const FoundCheckpoint& checkpoint, bool changes_are_meant = false);
   /// Throws Error unless the checkpoint is this run's, with its settings and its data.
@@ -127,6 +131,7 @@ class Trainer {
   double saved_at_ = 0;           //!< when it last tried to write one
   bool forecast_space_ = false;   //!< that there is room for the checkpoints to come was looked at
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<RunTrace> trace_;  //!< null: none, or no longer
   MetricsPage* page_ = nullptr;
   std::vector<EvalMetrics> evaluations_;
   std::optional<double> energy_;  //!< the meter after the last step
