@@ -32,6 +32,12 @@ std::int64_t step_count(const TrainConfig& config) {
   return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
 }
 
+std::int64_t most_checkpoints(const TrainConfig& config) {
+  const CheckpointConfig& kept = config.checkpoint;
+  return kept.keep + 2 + (kept.keep_best ? 1 : 0) +
+         (kept.keep_every > 0 ? step_count(config) / kept.keep_every : 0);
+}
+
 MemoryCase memory_case(const Config& config) {
   const TrainConfig& train = config.train;
   return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
@@ -512,11 +518,7 @@ std::optional<double> Trainer::heldout_loss() const {
 
 void Trainer::forecast_space(std::uint64_t bytes) {
   if (std::exchange(forecast_space_, true)) return;
-  const CheckpointConfig& wanted = config_.train.checkpoint;
-  // The newest, the one that is being written, the last of the schedule and the best.
-  std::int64_t count = wanted.keep + 2 + (wanted.keep_best ? 1 : 0);
-  if (wanted.keep_every > 0) count += steps_ / wanted.keep_every;
-  count -= std::ssize(store_.list());
+  const std::int64_t count = most_checkpoints(config_.train) - std::ssize(store_.list());
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder_, error);
   const double needed = static_cast<double>(bytes) * static_cast<double>(std::max<std::int64_t>(count, 0));
