@@ -225,7 +225,7 @@ TEST(Completions, AnswersAsTheHarnessNeedsIt) {
   SmallModel model("nvfp4");
   const Ids first = {'h', 0xC3, 0xA4, '!'};
   const Ids second = {'x'};
-  const Score expected = score(model.decoder, model.pass(), first);
+  const Score expected = score(model.decoder, model.pass(), first, KeepLogits::yes);
   Engine engine(model.decoder, model.pass(), {});
   const Json response =
       respond(engine, R"({"model": "small", "prompt": [[104, 195, 164, 33], [120]], "temperature": 0,

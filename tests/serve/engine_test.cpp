@@ -36,7 +36,8 @@ class EngineCases : public ::testing::TestWithParam<Case> {
 TEST_P(EngineCases, ScoresAreThoseOfScore) {
   const std::vector<Tokens> prompts = some_prompts(20);
   std::vector<Score> expected;
-  for (const Tokens& prompt : prompts) expected.push_back(score(model_.decoder, model_.pass(), prompt));
+  for (const Tokens& prompt : prompts)
+    expected.push_back(score(model_.decoder, model_.pass(), prompt, KeepLogits::yes));
 
   Engine engine(model_.decoder, model_.pass(), {.batch = 8, .tokens = 100});
   EXPECT_EQ(engine.reads_together(), GetParam().recipe != "nvfp4");
@@ -89,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(All, EngineCases,
 TEST(Engine, NamesTheLikeliest) {
   SmallModel model("bf16");
   const Tokens prompt = {1, 2, 3};
-  const Score expected = score(model.decoder, model.pass(), prompt);
+  const Score expected = score(model.decoder, model.pass(), prompt, KeepLogits::yes);
   Engine engine(model.decoder, model.pass(), {});
   const Generation result = engine.run({scoring(prompt)}, never)[0];
   for (std::size_t i = 0; i < 2; ++i) {

@@ -62,7 +62,7 @@ double NextTokenLogProbabilities::operator[](std::int32_t token) const {
 }
 
 Score score(Decoder& decoder, const Pass& pass, std::span<const std::int32_t> tokens, KeepLogits keep) {
-  constexpr std::size_t kPart = 4096;  // tokens
+  constexpr auto kPart = static_cast<std::size_t>(kPromptPart);  // as generate and serve read them
   Session session = decoder.start(static_cast<std::int64_t>(tokens.size()));
   Pass own = pass;
   Score result;
