@@ -116,6 +116,7 @@ CompletionContext context_of(const ServeOptions& options, const LoadedModel& mod
   context.max_length = options.max_length > 0 ? options.max_length : model.sequence();
   context.max_tokens = std::max(context.max_tokens, context.max_length);
   context.tokenizer = tokenizer_of(model);
+  context.ends = model.ends_of_text();
   context.chat = find_chat_template(options.chat_template);
   return context;
 }

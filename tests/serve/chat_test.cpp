@@ -25,6 +25,7 @@ CompletionContext context(const char* form = "chatml") {
   result.max_sequences = 10;
   result.max_tokens = 1000;
   result.tokenizer = &byte_tokenizer;
+  result.ends = {0};
   result.chat = find_chat_template(form);
   return result;
 }

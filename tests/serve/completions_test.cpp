@@ -30,6 +30,8 @@ CompletionContext context(const Tokenizer* tokenizer = &byte_tokenizer) {
   result.max_sequences = 10;
   result.max_tokens = 300;
   result.tokenizer = tokenizer;
+  const auto end = tokenizer != nullptr ? tokenizer->end_of_document() : std::nullopt;
+  if (end) result.ends = {*end};
   return result;
 }
 
@@ -275,6 +277,19 @@ TEST(Completions, EndTokenHasAScoreButNoText) {
   EXPECT_EQ(choice["logprobs"]["token_logprobs"], (Json{nullptr, -1.0, -2.0}))
       << "prompt + 1 long, as promised";
   EXPECT_EQ(choice["logprobs"]["top_logprobs"][1], (Json{{"\x02", -1.0}}));
+}
+
+TEST(Completions, ATextMayHaveSeveralEnds) {
+  CompletionContext several = context();
+  several.ends = {0, 7};
+  const CompletionRequest request = parse(R"({"prompt": "a"})");
+  EXPECT_EQ(tasks_of(request, several)[0].ends, (Ids{0, 7}));
+  for (const std::int32_t end : {0, 7, 8}) {
+    Generation ended;
+    ended.tokens = {'b', end};
+    const Json choice = completion_response(request, several, {ended})["choices"][0];
+    EXPECT_EQ(choice["text"], end == 8 ? "b\b" : "b") << end;
+  }
 }
 
 TEST(Completions, EchoWithoutNewTokens) {

@@ -113,13 +113,13 @@ TEST(Engine, EndsWhereItShould) {
   ASSERT_EQ(all.size(), 20U);
 
   GenerationTask task = generating({5, 6}, 20, sampling);
-  task.end = all[7];
+  task.ends = {300, all[7]};  // no token is 300
   const std::size_t first = static_cast<std::size_t>(std::ranges::find(all, all[7]) - all.begin());
   Generation result = engine.run({task}, never)[0];
   EXPECT_EQ(result.tokens, Tokens(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(first) + 1));
   EXPECT_EQ(result.finish, Finish::stop);
 
-  task.end.reset();
+  task.ends.clear();
   task.is_enough = [](std::span<const std::int32_t> generated) { return generated.size() == 4; };
   result = engine.run({task}, never)[0];
   EXPECT_EQ(result.tokens, Tokens(all.begin(), all.begin() + 4));

@@ -70,10 +70,7 @@ void CompletionStream::begin(Choice& choice, std::size_t index, const Generation
 /// What can be sent of the text with its newest tokens.
 std::string CompletionStream::take_text(Choice& choice, const Generation& news, bool is_done) const {
   if (context_.tokenizer == nullptr) return {};
-  std::span<const std::int32_t> tokens = news.tokens;
-  if (!tokens.empty() && tokens.back() == context_.tokenizer->end_of_document())
-    tokens = tokens.first(tokens.size() - 1);
-  choice.text += context_.tokenizer->decode(tokens);
+  choice.text += context_.tokenizer->decode(without_end(news.tokens, context_));
   std::size_t size = choice.text.size();
   if (!is_done)
     size = sendable(choice.text, choice.prompt_bytes, request_.stop);

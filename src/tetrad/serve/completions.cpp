@@ -51,12 +51,9 @@ Json logprobs_json(const CompletionRequest& request, const CompletionContext& co
 }
 
 /// Without the end token and from the stop string on.
-std::string generated_text(const CompletionRequest& request, const Tokenizer& tokenizer,
+std::string generated_text(const CompletionRequest& request, const CompletionContext& context,
                            const Generation& generation) {
-  std::span<const std::int32_t> tokens = generation.tokens;
-  if (!tokens.empty() && tokens.back() == tokenizer.end_of_document())
-    tokens = tokens.first(tokens.size() - 1);
-  std::string text = tokenizer.decode(tokens);
+  std::string text = context.tokenizer->decode(without_end(generation.tokens, context));
   if (const auto at = find_stop(text, request.stop)) text.resize(*at);
   return text;
 }
@@ -96,7 +93,7 @@ std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const Com
       task.max_tokens = request.max_tokens;
       task.sampling = request.sampling;
       task.sampling.seed = seed_of(request.sampling.seed, i);
-      if (context.tokenizer != nullptr) task.end = context.tokenizer->end_of_document();
+      task.ends = context.ends;
       task.score_prompt = request.echo && request.logprobs;
       task.score_generated = request.logprobs.has_value();
       task.likeliest = request.logprobs.value_or(0);
@@ -104,6 +101,13 @@ std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const Com
       tasks.push_back(std::move(task));
     }
   return tasks;
+}
+
+std::span<const std::int32_t> without_end(std::span<const std::int32_t> tokens,
+                                          const CompletionContext& context) {
+  const bool has_end =
+      !tokens.empty() && std::ranges::find(context.ends, tokens.back()) != context.ends.end();
+  return tokens.first(tokens.size() - (has_end ? 1 : 0));
 }
 
 Json completion_response(const CompletionRequest& request, const CompletionContext& context,
@@ -117,7 +121,7 @@ Json completion_response(const CompletionRequest& request, const CompletionConte
     std::string text;
     if (context.tokenizer != nullptr) {
       if (request.echo) text = context.tokenizer->decode(prompt);
-      text += generated_text(request, *context.tokenizer, generation);
+      text += generated_text(request, context, generation);
     }
     Json choice = {{"index", i},
                    {"finish_reason", generation.finish == Finish::stop ? "stop" : "length"},

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct CompletionContext {
   std::int64_t max_sequences = 2048;     //!< prompts times n of one request
   std::int64_t max_tokens = 1 << 18;     //!< tokens of all these together, prompts and continuations
   const Tokenizer* tokenizer = nullptr;  //!< null: ids alone are understood
+  std::vector<std::int32_t> ends;        //!< tokens that end a text and are no part of it
   const ChatTemplate* chat = nullptr;    //!< null: there is no chat
 };
 
@@ -58,6 +60,10 @@ CompletionRequest parse_chat_request(std::string_view body, const CompletionCont
 
 /// n for each prompt, in order.
 std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const CompletionContext& context);
+
+/// Generated tokens without the one that ended them.
+std::span<const std::int32_t> without_end(std::span<const std::int32_t> tokens,
+                                          const CompletionContext& context);
 
 nlohmann::json completion_response(const CompletionRequest& request, const CompletionContext& context,
                                    const std::vector<Generation>& generations);

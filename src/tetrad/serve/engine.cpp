@@ -305,8 +305,8 @@ bool Engine::ends(Sequence& sequence) {
   const GenerationTask& task = sequence.task;
   Generation& result = sequence.result;
   if (sequence.unread() > 0) return false;
-  if (!result.tokens.empty() &&
-      (sequence.next == task.end || (task.is_enough && task.is_enough(result.tokens)))) {
+  if (!result.tokens.empty() && (std::ranges::find(task.ends, sequence.next) != task.ends.end() ||
+                                 (task.is_enough && task.is_enough(result.tokens)))) {
     result.finish = Finish::stop;
     return true;
   }

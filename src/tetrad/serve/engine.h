@@ -45,7 +45,7 @@ struct GenerationTask {
   std::vector<std::int32_t> prompt;  //!< not empty
   std::int64_t max_tokens = 0;
   SamplingOptions sampling;
-  std::optional<std::int32_t> end;  //!< the token that ends a sequence
+  std::vector<std::int32_t> ends;  //!< tokens that end a sequence
   bool score_prompt = false;
   bool score_generated = false;
   std::int64_t likeliest = 0;  //!< how many to name beside each score
@@ -82,8 +82,8 @@ class EngineError : public Error {
 };
 
 struct EngineOptions {
-  std::int64_t batch = 16;     //!< sequences at a time
-  std::int64_t tokens = 4096;  //!< tokens in one pass
+  std::int64_t batch = 16;          //!< sequences at a time
+  std::int64_t tokens = 4096;       //!< tokens in one pass
   std::int64_t part = kPromptPart;  //!< most tokens of one prompt in one pass; how long others have to wait
 };
 
