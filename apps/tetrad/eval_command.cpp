@@ -28,7 +28,7 @@ struct EvalOptions {
 nlohmann::json evaluate_data(LoadedModel& model, const EvalOptions& options) {
   nlohmann::json results = nlohmann::json::object();
   for (const std::string& name : options.data) {
-    const TokenSequences data(name, model.sequence(), name);
+    const TokenSequences data(name, model.sequence(), name, model.config().data.document_mask);
     data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
     Pass pass = model.pass();
     const Evaluation result = evaluate(model.decoder(), pass, data, options.batch, options.sequences);

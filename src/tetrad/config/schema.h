@@ -127,6 +127,7 @@ void describe(V& v, DataConfig& c) {
   v.field("tokenizer", c.tokenizer, "bytes, a tokenizer.json, or empty: what the token files say");
   v.field("sources", c.sources, "token files by name");
   v.field("phases", c.phases, "mixtures over the run; empty: all sources in proportion to their size");
+  v.field("document_mask", c.document_mask, "attention, scan and positions do not cross documents");
 }
 
 template <class V>
