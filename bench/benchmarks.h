@@ -83,6 +83,26 @@ class ReferenceProduct {
   Tensor a_, b_, out_;
 };
 
+/// The fastest large product here, a ceiling for everything that is made of products: in f32 by the library,
+/// or in BF16. Beside a slower one, a model could use more than all of a processor.
+class PeakProduct {
+ public:
+  explicit PeakProduct(Backend& backend);
+  void operator()();
+  double flop() const { return library_.flop(); }
+  double seconds() const { return seconds_; }  //!< the fastest of a few
+  std::int64_t edge() const { return edge_; }
+  std::string name() const;
+
+ private:
+  Backend& backend_;
+  std::int64_t edge_;
+  ReferenceProduct library_;
+  Tensor a_, b_, out_;
+  bool is_own_ = false;
+  double seconds_;
+};
+
 struct Peak {
   double tflops = 0;
   std::string name;  //!< name of the product

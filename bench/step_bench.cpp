@@ -97,12 +97,11 @@ void step(Backend& backend, const ModelConfig& model, const std::vector<std::str
   };
   // One model at a time and BF16: together they may need more memory than there is.
   const auto bf16 = make("bf16");
-  const std::int64_t edge = large_edge(backend);
-  ReferenceProduct reference(backend, edge, edge, edge);
+  PeakProduct reference(backend);
   const Pair seconds = stopwatch.measure([&] { bf16->step(); }, [&] { reference(); });
   const double flop_per_token = training_flops_per_token(model, c.sequence);
   report({"bf16 step", "tokens/s", tokens / seconds.work, reference.flop() / seconds.ceiling / flop_per_token,
-          std::string("its FLOP at the speed of the ") + reference.name()});
+          "its FLOP at the speed of the " + reference.name()});
   compare_launches("bf16", *bf16);
 
   for (const std::string& recipe : recipes) {

@@ -9,8 +9,10 @@
 #include "backend_choice.h"
 #include "benchmarks.h"
 #include "command.h"
+#include "number_checks.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/data/text_files.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/model/presets.h"
 #include "tetrad/ops/backend.h"
@@ -92,7 +94,7 @@ class Reporter {
     const std::int64_t memory = backend.peak_memory();
     object_["peak_memory_bytes"] = memory;
     if (json_)
-      fmt::print("{}\n", object_.dump(2));
+      fmt::print("{}\n", json_text(object_, 2));
     else
       fmt::print("peak memory {:.2f} GB\n", static_cast<double>(memory) * 1e-9);
   }
@@ -259,13 +261,11 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
     command
         .add_option("--beside", options.beside,
                     "Measure what is left of the speed beside N threads that keep cores busy")
-        ->check(CLI::Range(0, 1024))
+        ->check(whole_number(0, 1024))
         ->type_name("N");
-    command.add_option("--batch", options.batch, "Sequences")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+    command.add_option("--batch", options.batch, "Sequences")->check(whole_number(1))->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens per sequence, a multiple of 32")
-        ->check(CLI::PositiveNumber)
+        ->check(whole_number(1))
         ->capture_default_str();
     command
         .add_option("--recompute", options.recompute,
@@ -280,11 +280,9 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
     command.add_option("--vocab", options.vocab, "Vocabulary of the learned tokenizer")
         ->capture_default_str();
   }
-  command.add_option("--backend", options.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+  add_backend_option(command, options.backend);
   command.add_option("--repeats", options.repeats, "Timed runs; the median counts")
-      ->check(CLI::Range(1, 100000))
+      ->check(whole_number(1, 100000))
       ->capture_default_str();
   command.add_flag("--json", options.json, "Print one JSON object instead of text");
   add_threads_option(command, options.threads);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 
 #include "tetrad/core/error.h"
 
@@ -13,6 +14,7 @@ namespace tetrad::app {
 using Action = std::function<ExitCode()>;
 
 void add_info(CLI::App& app, Action& action);
+void add_models(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
@@ -32,6 +34,10 @@ void add_completion(CLI::App& app, Action& action);
 
 /// --threads, the same everywhere; `threads` stays 0, the default, without it.
 void add_threads_option(CLI::App& command, int& threads);
+
+/// --backend, the same everywhere. Without it `backend` stays what it is.
+void add_backend_option(CLI::App& command, std::string& backend,
+                        const std::string& help = "auto, cpu or cuda");
 
 /// Examples below the options of `tetrad COMMAND --help`.
 void set_examples(CLI::App& command, const std::string& examples);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,6 +11,7 @@
 #include "benchmarks.h"
 #include "command.h"
 #include "config_arguments.h"
+#include "number_checks.h"
 #include "terminal.h"
 #include "tetrad/compare/probe_runner.h"
 #include "tetrad/compare/report.h"
@@ -20,11 +20,14 @@
 #include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
+#include "tetrad/core/utc_time.h"
 #include "tetrad/eval/checks.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/folder_lock.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/recipe/config.h"
 #include "tetrad/train/origin.h"
+#include "tetrad/train/preflight.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
 
@@ -38,6 +41,7 @@ struct CompareOptions {
   std::string arms;
   std::string out;
   std::string resume;
+  MachineOptions machine;
   std::int64_t seeds = 0;
   double margin = 0;
   std::vector<double> lr_factors;
@@ -122,7 +126,7 @@ Machine describe(Backend& backend) {
 
 ReportContext make_context(const CompareOptions& options) {
   ReportContext context;
-  context.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  context.created = utc_time(std::time(nullptr));
   context.build = kBuildId;
   if (options.price > 0) context.price_per_hour = options.price;
   return context;
@@ -133,7 +137,7 @@ std::string write_report(const Comparison& comparison, const fs::path& folder,
                          const std::vector<ArmProbes>& probes, const ReportContext& context, bool json) {
   const std::vector<ArmOutcome> arms = read_outcomes(comparison, folder);
   const nlohmann::json report = make_report(comparison, arms, probes, context);
-  const std::string text = report.dump() + "\n";
+  const std::string text = json_text(report) + "\n";
   write_file_atomically(folder / "report.json", text);
   write_file_atomically(folder / "report.html", make_page(report));
   return json ? text : summary_text(arms);
@@ -153,12 +157,15 @@ void print_plan(const Comparison& comparison) {
   }
 }
 
-/// What is wrong with the data is found before anything is made. Only mixes have data of their own.
+/// What is wrong with the data is found before anything is made; what is doubtful is said. Only mixes have
+/// data of their own.
 void check_data(Threads& threads, const Comparison& comparison) {
   const Trial& first = comparison.trials.front();
-  for (const Trial& trial : comparison.trials)
-    if (trial.arm == first.arm && trial.seed == first.seed && trial.lr_factor == first.lr_factor)
-      open_dataset(threads, trial.config);
+  for (const Trial& trial : comparison.trials) {
+    if (trial.arm != first.arm || trial.seed != first.seed || trial.lr_factor != first.lr_factor) continue;
+    for (const std::string& warning : data_warnings(open_dataset(threads, trial.config)))
+      terminal().say("WARNING: " + warning);
+  }
 }
 
 ExitCode run(const CompareOptions& options) {
@@ -166,11 +173,14 @@ ExitCode run(const CompareOptions& options) {
   TETRAD_CHECK(!folder.empty() || options.dry_run, "give a folder for the runs and the report: --out DIR");
   const Definition definition = define(options, folder);
   const Comparison comparison = expand(definition.plan, definition.common);
+  for (const std::string& warning : identical_arms(comparison)) terminal().say("WARNING: " + warning);
   if (options.dry_run) {
     print_plan(comparison);
     return ExitCode::ok;
   }
-  const RunConfig& how = comparison.trials.front().config.run;
+  RunConfig how = comparison.trials.front().config.run;
+  if (!options.machine.backend.empty()) how.backend = options.machine.backend;
+  if (options.machine.threads > 0) how.threads = options.machine.threads;
   const std::unique_ptr<Backend> chosen = choose_backend(how.backend, static_cast<int>(how.threads));
   Backend& backend = *chosen;
   check_data(backend.threads(), comparison);
@@ -219,19 +229,22 @@ void add_compare(CLI::App& app, Action& action) {
                                fmt::join(kRecipeNames, ",")))
       ->type_name("LIST|FILE");
   command->add_option("--seeds", options->seeds, "Runs per arm, from train.seed on")
-      ->check(CLI::PositiveNumber)
+      ->check(
+          whole_number(1, 1000000, "it is the number of runs of each arm, the first of them with train.seed"))
       ->type_name("N");
   command
       ->add_option("--margin", options->margin,
                    "Percent of the reference's loss within which an arm is called equivalent (default: 1.5)")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above(0))
       ->type_name("PERCENT");
   command->add_option("--lr-factors", options->lr_factors, "Run every arm with these multiples of optim.lr")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::PositiveNumber)
+      ->check(number_above(0))
       ->type_name("LIST");
-  command->add_option("--out", options->out, "Folder for runs and report")->type_name("DIR");
+  command->add_option("-o,--out", options->out, "Folder for runs and report")->type_name("DIR");
+  add_backend_option(*command, options->machine.backend, "auto, cpu or cuda (same as run.backend=…)");
+  add_threads_option(*command, options->machine.threads);
   command->add_option("--resume", options->resume, "Continue the comparison in this folder; --seeds may grow")
       ->type_name("DIR");
   command
@@ -243,7 +256,7 @@ void add_compare(CLI::App& app, Action& action) {
       ->type_name("FILE.jsonl");
   command
       ->add_option("--price", options->price, "Price of the machine per hour, to compute the price of tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above(0))
       ->type_name("AMOUNT");
   command->add_flag(
       "--light", options->light,

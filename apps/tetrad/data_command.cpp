@@ -2,6 +2,7 @@
 #include "data_command.h"
 
 #include "command.h"
+#include "number_checks.h"
 
 namespace tetrad::app {
 namespace {
@@ -27,7 +28,7 @@ void add_prepare(CLI::App& data, Action& action) {
       ->add_option(
           "--heldout", arguments->heldout,
           "Fraction to hold out: of the files (by a hash of their paths), or the end of a single file")
-      ->check(CLI::Range(0.0, 0.99))
+      ->check(number_between(0, 0.99))
       ->capture_default_str();
   command
       ->add_option("--include", arguments->include,
@@ -68,18 +69,18 @@ void add_synth(CLI::App& data, Action& action) {
       ->required()
       ->type_name("NAME");
   command->add_option("--tokens", arguments->tokens, "Tokens to write")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->check(whole_number(1, std::int64_t{1} << 40))
       ->capture_default_str();
   command->add_option("--heldout", arguments->heldout, "Tokens of NAME-heldout, as a fraction of --tokens")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0, 1))
       ->capture_default_str();
   command->add_option("--vocab", config.vocab, "Size of the vocabulary (default: depends on the language)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_option("--seed", config.seed, "Seed of the language and of its text")
-      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{INT64_MAX}))
+      ->check(whole_number(0))
       ->capture_default_str();
   const auto add = [&](const char* option, std::int64_t& value, const char* help) {
-    command->add_option(option, value, help)->check(CLI::PositiveNumber)->capture_default_str();
+    command->add_option(option, value, help)->check(whole_number(1))->capture_default_str();
   };
   add("--branching", config.branching, "markov: successors of each token");
   add("--depth", config.depth, "pcfg: levels of rules");
@@ -119,11 +120,11 @@ void add_convert(CLI::App& data, Action& action) {
       ->add_option("--vocab", arguments->vocab,
                    "All ids must be below this (default: from the tokenizer, else from the files, else the "
                    "highest id + 1)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command
       ->add_option("--document-end", arguments->document_end,
                    "End a document after every token with this id, for files that do not mark documents")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->type_name("ID");
   command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
   add_threads_option(*command, arguments->threads);
@@ -151,7 +152,7 @@ void add_inspect_tokens(CLI::App& data, Action& action) {
   command
       ->add_option("--vocab", arguments->vocab,
                    "All ids must be below this (default: the vocabulary in NAME.json, if there is one)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_flag("--json", arguments->json, "Print one JSON object instead of text");
   add_threads_option(*command, arguments->threads);
   set_examples(*command,

@@ -8,6 +8,7 @@
 
 #include "data_command.h"
 #include "tetrad/data/dataset.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/tokenizer/unicode.h"
 
 namespace tetrad::app {
@@ -58,7 +59,7 @@ void data_inspect(const InspectArguments& arguments) {
   if (metadata) object["metadata"] = nlohmann::json::parse(to_json_text(*metadata));
   if (text) object["first_text"] = *text;
   if (arguments.json) {
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(object, 2));
     return;
   }
   const auto line = [](std::string_view name, const std::string& value) {

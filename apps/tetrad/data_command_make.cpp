@@ -11,6 +11,7 @@
 #include "tetrad/data/prepare.h"
 #include "tetrad/data/token_file.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/json_text.h"
 
 namespace tetrad::app {
 namespace {
@@ -31,13 +32,11 @@ void print(const std::string& name, const TokenMetadata& metadata) {
   fmt::print("\n");
 }
 
-void print_json(const nlohmann::json& object) {
-  fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-}
+void print_json(const nlohmann::json& object) { fmt::print("{}\n", json_text(object, 2)); }
 
 TokenMetadata write_synth(const std::string& name, const SynthConfig& config, std::int64_t tokens) {
   const std::unique_ptr<SynthSource> source = make_synth(config);
-  create_folder_of(name);
+  const FoldersAbove folders(name);
   TokenFileWriter writer(name, source->vocab());
   std::vector<std::int32_t> buffer(std::size_t{1} << 20);
   for (std::int64_t done = 0; done < tokens;) {

@@ -3,23 +3,62 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <memory>
 #include <set>
+#include <vector>
 
+#include "backend_choice.h"
 #include "tetrad/backend/memory.h"
+#include "tetrad/core/threads.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/train/preflight.h"
+#include "tetrad/train/step_time.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad::app {
 namespace {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.3f} GB", bytes / 1e9); }
+std::string gigabytes(std::int64_t bytes) { return gigabytes(static_cast<double>(bytes)); }
 
-void print_sizes(const Config& config, const Recipe& recipe, std::string_view backend) {
+/// The machine that the run would be on, as far as it is this one.
+struct Hardware {
+  std::string name;                  //!< of the backend
+  std::unique_ptr<Backend> backend;  //!< null: not here
+  std::string why_not;
+};
+
+Hardware find_hardware(const RunConfig& run) {
+  try {
+    std::unique_ptr<Backend> backend = choose_backend(run.backend, static_cast<int>(run.threads));
+    return {std::string(backend->name()), std::move(backend), ""};
+  } catch (const Error& error) {
+    return {run.backend, nullptr, error.what()};
+  }
+}
+
+void print_sources(const Dataset& dataset) {
+  for (const SourceUse& use : source_uses(dataset))
+    fmt::print("{:<12} {} tokens, all below the vocabulary, read {:.2f} times; {}\n", use.name, use.tokens,
+               use.epochs,
+               use.heldout_tokens ? fmt::format("{} held out", *use.heldout_tokens) : "nothing held out");
+}
+
+/// Returns what is doubtful; throws Error if it is refused.
+std::vector<std::string> print_data(const Config& config, const Hardware& hardware) {
+  Threads threads(hardware.backend ? 1 : static_cast<int>(config.run.threads));
+  const Dataset dataset = open_dataset(hardware.backend ? hardware.backend->threads() : threads, config);
+  print_sources(dataset);
+  return data_warnings(dataset);
+}
+
+MemoryEstimate print_sizes(const Config& config, const Recipe& recipe, const Hardware& hardware) {
   const std::int64_t steps = step_count(config.train);
   const double tokens = static_cast<double>(steps * config.train.batch * config.train.sequence);
   const double per_token = training_flops_per_token(config.model, config.train.sequence);
   const MemoryEstimate memory =
-      estimate_memory(config.model, recipe, memory_case(config), memory_traits(backend));
+      estimate_memory(config.model, recipe, memory_case(config), memory_traits(hardware.name));
   fmt::print("\n# sizes\nparameters   {:L}\n", parameter_count(config.model));
   fmt::print("steps        {} of {} sequences of {} tokens: {:.4g} tokens\n", steps, config.train.batch,
              config.train.sequence, tokens);
@@ -29,9 +68,69 @@ void print_sizes(const Config& config, const Recipe& recipe, std::string_view ba
   fmt::print(
       "memory       {} on {} = weights {} + gradients {} + optimizer {} + operands {} + activations {} + "
       "scratch {}\n",
-      gigabytes(memory.total()), backend, gigabytes(memory.weights), gigabytes(memory.gradients),
+      gigabytes(memory.total()), hardware.name, gigabytes(memory.weights), gigabytes(memory.gradients),
       gigabytes(memory.optimizer), gigabytes(memory.operands), gigabytes(memory.activations),
       gigabytes(memory.scratch));
+  return memory;
+}
+
+/// Whether the run fits into what is free here; unknown counts as yes.
+bool print_room(const MemoryEstimate& memory, const Hardware& hardware, const CheckpointSpace& space) {
+  const std::optional<std::int64_t> free = hardware.backend ? hardware.backend->free_memory() : std::nullopt;
+  const bool fits = !free || memory.total() <= static_cast<double>(*free);
+  if (free)
+    fmt::print("free         {} of memory: it {}\n", gigabytes(*free), fits ? "fits" : "DOES NOT FIT");
+  else if (!hardware.backend)
+    fmt::print("free         unknown: {}\n", hardware.why_not);
+  fmt::print("checkpoints  {} each, {} at most at once{}\n", gigabytes(space.each), gigabytes(space.most),
+             space.free ? fmt::format("; {} of the disk are free", gigabytes(*space.free)) : "");
+  return fits;
+}
+
+void print_time(const Config& config, const Hardware& hardware, bool fits, std::optional<double> price) {
+  std::optional<double> seconds;
+  if (hardware.backend && fits) seconds = measure_step_seconds(config, *hardware.backend);
+  if (!seconds) {
+    fmt::print("time         not measured: {}\n", !hardware.backend ? "the device is not here"
+                                                  : !fits           ? "it does not fit into memory"
+                                                                    : "it would take too long on a CPU");
+    return;
+  }
+  constexpr double kSecondsPerHour = 3600;
+  const double hours = *seconds * static_cast<double>(step_count(config.train)) / kSecondsPerHour;
+  fmt::print("time         {:.3g} s per step, {} in all without evaluations and checkpoints (measured now)\n",
+             *seconds, format_duration(hours * kSecondsPerHour));
+  if (price) fmt::print("price        {:.2f} at {:g} an hour\n", hours * *price, *price);
+}
+
+/// Layers of the same name in blocks one after the other, as far as they are the same, are one line.
+void print_layers(const Config& config, const Recipe& recipe, double progress) {
+  struct Line {
+    std::string first, last, text;
+    std::int64_t count = 0;
+  };
+  std::vector<Line> lines;
+  std::map<std::string, std::size_t> open;  // by the name within a block
+  for (std::int64_t block = 0; block < config.model.blocks(); ++block) {
+    for (const LinearShape& linear :
+         linear_shapes(config.model, config.model.pattern[static_cast<std::size_t>(block)])) {
+      const std::string name = fmt::format("blocks.{}.{}", block, linear.name);
+      const std::string text = describe(recipe.at({name, block}, progress), config.precision.storage);
+      const auto found = open.find(linear.name);
+      if (found == open.end() || lines[found->second].text != text) {
+        open[linear.name] = lines.size();
+        lines.push_back({name, name, text, 0});
+      }
+      Line& line = lines[open[linear.name]];
+      line.last = name;
+      ++line.count;
+    }
+  }
+  for (const Line& line : lines) {
+    const std::string names =
+        line.count == 1 ? line.first : fmt::format("{} … {} ({})", line.first, line.last, line.count);
+    fmt::print("{:<34} {}\n", names, line.text);
+  }
 }
 
 void print_precision(const Config& config, const Recipe& recipe) {
@@ -39,23 +138,40 @@ void print_precision(const Config& config, const Recipe& recipe) {
   for (const PrecisionSwitch& change : config.precision.schedule) starts.insert(change.at);
   for (const double start : starts) {
     fmt::print("\n# precision of every GEMM from {:g} % of the tokens on\n", 100 * start);
-    for (std::int64_t block = 0; block < config.model.blocks(); ++block)
-      for (const LinearShape& linear :
-           linear_shapes(config.model, config.model.pattern[static_cast<std::size_t>(block)])) {
-        const std::string name = fmt::format("blocks.{}.{}", block, linear.name);
-        fmt::print("{:<16} {}\n", name, describe(recipe.at({name, block}, start), config.precision.storage));
-      }
-    fmt::print("{:<16} {} operands, f32 accumulation\n", "embedding, head", config.precision.storage);
+    print_layers(config, recipe, start);
+    fmt::print("{:<34} {} operands, f32 accumulation\n", "embedding, head", config.precision.storage);
   }
 }
 
 }  // namespace
 
-void print_dry_run(const Config& config, const Provenance& provenance, std::string_view backend) {
+ExitCode print_dry_run(const Config& config, const Provenance& provenance,
+                       std::optional<double> price_per_hour) {
+  const Hardware hardware = find_hardware(config.run);
   const Recipe recipe(config.precision, config.model.blocks());
   fmt::print("# configuration\n{}", explain(config, provenance));
-  print_sizes(config, recipe, backend);
   print_precision(config, recipe);
+  std::vector<std::string> warnings;
+  std::string refusal;
+  fmt::print("\n# data\n");
+  try {
+    warnings = print_data(config, hardware);
+  } catch (const Error& error) {
+    refusal = error.what();
+    fmt::print("REFUSED: {}\n", refusal);
+  }
+  const MemoryEstimate memory = print_sizes(config, recipe, hardware);
+  const CheckpointSpace space = checkpoint_space(config);
+  const bool fits = print_room(memory, hardware, space);
+  if (hardware.backend)
+    for (std::string& warning :
+         memory_warnings(config, memory_traits(hardware.name), hardware.backend->free_memory()))
+      warnings.push_back(std::move(warning));
+  for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));
+  print_time(config, hardware, fits, price_per_hour);
+  if (!warnings.empty()) fmt::print("\n# warnings\n");
+  for (const std::string& warning : warnings) fmt::print("WARNING: {}\n", warning);
+  return refusal.empty() ? ExitCode::ok : ExitCode::bad_input;
 }
 
 }  // namespace tetrad::app

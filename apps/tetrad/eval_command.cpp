@@ -7,8 +7,10 @@
 
 #include "command.h"
 #include "model_commands.h"
+#include "number_checks.h"
 #include "tetrad/eval/checks.h"
 #include "tetrad/eval/evaluation.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/plot/text.h"
 
 namespace tetrad::app {
@@ -25,10 +27,10 @@ struct EvalOptions {
   bool json = false;
 };
 
-nlohmann::json evaluate_data(LoadedModel& model, const EvalOptions& options) {
+nlohmann::json evaluate_data(LoadedModel& model, const NamedFiles& files, const EvalOptions& options) {
   nlohmann::json results = nlohmann::json::object();
-  for (const std::string& name : options.data) {
-    const TokenSequences data(name, model.sequence(), name, model.config().data.document_mask);
+  for (const auto& [name, path] : files) {
+    const TokenSequences data(path, model.sequence(), name, model.config().data.document_mask);
     data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
     Pass pass = model.pass();
     const Evaluation result = evaluate(model.decoder(), pass, data, options.batch, options.sequences);
@@ -46,10 +48,9 @@ nlohmann::json evaluate_data(LoadedModel& model, const EvalOptions& options) {
   return results;
 }
 
-/// What --checks reads: the data that was named, or what the run itself held out.
-NamedFiles data_to_check(const LoadedModel& model, const EvalOptions& options) {
+/// The data that was named, or what the run itself held out.
+NamedFiles named_or_heldout(const LoadedModel& model, const EvalOptions& options) {
   NamedFiles files;
-  if (!options.checks) return files;
   for (const std::string& name : options.data) files.emplace_back(name, name);
   if (files.empty()) files = heldout_files(model.config());
   TETRAD_CHECK(!files.empty(), "{} was trained without held-out data: name some with --data",
@@ -75,22 +76,22 @@ void print_checks(const std::vector<CheckResult>& checks) {
 
 void run(const EvalOptions& options) {
   const bool has_checks = options.checks || !options.choices.empty();
-  TETRAD_CHECK(has_checks || !options.data.empty(),
-               "nothing to evaluate; give --data NAME, --choices FILE.jsonl or --checks");
+  const bool has_losses = !has_checks || !options.data.empty();
   ChecksConfig config;
   if (options.sequences > 0) config.sequences = options.sequences;
   for (const std::string& file : options.choices) config.choices.push_back(read_questions(file));
   const std::unique_ptr<Backend> backend = choose_backend(options.model);
   LoadedModel model = load_model(options.model, *backend, options.batch, options.sequence);
-  const NamedFiles files = data_to_check(model, options);
-  nlohmann::json result = {{"checkpoint", model.path().string()}, {"data", evaluate_data(model, options)}};
+  const NamedFiles files = has_losses || options.checks ? named_or_heldout(model, options) : NamedFiles();
+  nlohmann::json result = {{"checkpoint", model.path().string()},
+                           {"data", evaluate_data(model, has_losses ? files : NamedFiles(), options)}};
   if (has_checks) {
-    const std::vector<CheckResult> checks = run_checks(model, files, config);
+    const std::vector<CheckResult> checks = run_checks(model, options.checks ? files : NamedFiles(), config);
     nlohmann::json& list = result["checks"] = nlohmann::json::array();
     for (const CheckResult& check : checks) list.push_back(json_of(check));
     if (!options.json) print_checks(checks);
   }
-  if (options.json) fmt::print("{}\n", result.dump());
+  if (options.json) fmt::print("{}\n", json_text(result));
 }
 
 }  // namespace
@@ -100,7 +101,9 @@ void add_eval(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "eval", "Evaluate a checkpoint: loss, perplexity, bits per byte, and checks of what it can do");
   add_model_options(*command, options->model);
-  command->add_option("--data", options->data, "Token files (NAME of NAME.bin and NAME.idx)")
+  command
+      ->add_option("--data", options->data,
+                   "Token files (NAME of NAME.bin and NAME.idx); default: what the run held out")
       ->type_name("NAME");
   command
       ->add_option("--choices", options->choices,
@@ -114,14 +117,15 @@ void add_eval(CLI::App& app, Action& action) {
   command
       ->add_option("--sequences", options->sequences,
                    "Sequences from each token file; 0 = all, or 32 for --checks")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command->add_option("--sequence", options->sequence, "Tokens per sequence; 0 = as in training")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command->add_option("--batch", options->batch, "Sequences at a time")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON object instead of text");
   set_examples(*command,
+               "  tetrad eval run\n"
                "  tetrad eval run --data data/code-heldout\n"
                "  tetrad eval run/checkpoints/step-300 --data data/code-heldout --precision bf16 --json\n"
                "  tetrad eval run --checks\n"

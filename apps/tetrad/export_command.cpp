@@ -6,11 +6,13 @@
 
 #include "backend_choice.h"
 #include "command.h"
+#include "number_checks.h"
 #include "progress.h"
 #include "terminal.h"
 #include "tetrad/interchange/calibration.h"
 #include "tetrad/interchange/export_gguf.h"
 #include "tetrad/interchange/export_nvfp4.h"
+#include "tetrad/io/json_text.h"
 #include "version.h"
 
 namespace tetrad::app {
@@ -92,13 +94,12 @@ void run(const ExportCommand& command) {
                                     ? export_llama_cpp(command, source, *cpu, options)
                                     : export_serving(command, source, *cpu, options, signals);
   if (command.json)
-    fmt::print("{}\n", nlohmann::json{{"checkpoint", source.path().string()},
-                                      {"out", command.out},
-                                      {"to", command.to},
-                                      {"tensors", summary.tensors},
-                                      {"files", summary.shards},
-                                      {"bytes", summary.bytes}}
-                           .dump());
+    fmt::print("{}\n", json_text(nlohmann::json{{"checkpoint", source.path().string()},
+                                                {"out", command.out},
+                                                {"to", command.to},
+                                                {"tensors", summary.tensors},
+                                                {"files", summary.shards},
+                                                {"bytes", summary.bytes}}));
   else
     fmt::print("{}: {} tensors, {:.1f} MB in {} file{}\n", command.out, summary.tensors,
                static_cast<double>(summary.bytes) / 1e6, summary.shards, summary.shards == 1 ? "" : "s");
@@ -131,7 +132,7 @@ void add_export(CLI::App& app, Action& action) {
       ->type_name("T")
       ->capture_default_str();
   command->add_option("--shard-gb", options->shard_gb, "Largest file, in GB")
-      ->check(CLI::Range(1e-6, 1e6))
+      ->check(number_between(1e-6, 1e6))
       ->type_name("N")
       ->capture_default_str();
   command
@@ -149,13 +150,10 @@ void add_export(CLI::App& app, Action& action) {
       ->type_name("NAME");
   command
       ->add_option("--calibration-sequences", options->calibration.sequences, "Sequences to calibrate with")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->check(whole_number(1, std::int64_t{1} << 30))
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--backend", options->backend, "Backend of the calibration: auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->type_name("B")
-      ->capture_default_str();
+  add_backend_option(*command, options->backend, "Backend of the calibration: auto, cpu or cuda");
   command->add_flag("--force", options->force, "Replace an earlier export");
   command->add_flag("--json", options->json, "Print one JSON object instead of text");
   add_threads_option(*command, options->threads);

@@ -7,7 +7,9 @@
 
 #include "command.h"
 #include "model_commands.h"
+#include "number_checks.h"
 #include "tetrad/eval/sampler.h"
+#include "tetrad/io/json_text.h"
 
 namespace tetrad::app {
 namespace {
@@ -51,8 +53,8 @@ void run(const GenerateOptions& options) {
     return;
   }
   const std::string text = tokenizer.decode(generated);
-  fmt::print("{}\n", nlohmann::json{{"prompt", options.prompt}, {"text", text}, {"tokens", generated}}.dump(
-                         -1, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n",
+             json_text(nlohmann::json{{"prompt", options.prompt}, {"text", text}, {"tokens", generated}}));
 }
 
 }  // namespace
@@ -64,20 +66,20 @@ void add_generate(CLI::App& app, Action& action) {
   command->add_option("--prompt", options->prompt, "The text to continue; empty: a new document")
       ->type_name("TEXT");
   command->add_option("--tokens", options->tokens, "Largest number of tokens to generate")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   command
       ->add_option("--temperature", options->sampling.temperature,
                    "Sampling temperature; 0 always takes the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number_between(0, 100))
       ->capture_default_str();
   command->add_option("--top-k", options->sampling.top_k, "Sample from the k likeliest tokens; 0 = all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   command
       ->add_option("--top-p", options->sampling.top_p,
                    "Sample from the likeliest tokens with this total probability")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0, 1))
       ->capture_default_str();
   command->add_option("--seed", options->sampling.seed, "The same seed gives the same text")
       ->capture_default_str();

@@ -8,6 +8,7 @@
 #include "progress.h"
 #include "terminal.h"
 #include "tetrad/interchange/import.h"
+#include "tetrad/io/json_text.h"
 #include "version.h"
 
 namespace tetrad::app {
@@ -29,11 +30,10 @@ void run(const ImportCommand& command) {
       {kBuildId, command.force ? Overwrite::yes : Overwrite::no, stoppable_progress("importing", signals)});
   for (const std::string& warning : summary.warnings) terminal().say(warning);
   if (command.json)
-    fmt::print("{}\n", nlohmann::json{{"checkpoint", command.out},
-                                      {"model", summary.model},
-                                      {"parameters", summary.parameters},
-                                      {"tokenizer", summary.tokenizer}}
-                           .dump());
+    fmt::print("{}\n", json_text(nlohmann::json{{"checkpoint", command.out},
+                                                {"model", summary.model},
+                                                {"parameters", summary.parameters},
+                                                {"tokenizer", summary.tokenizer}}));
   else
     fmt::print("{}: {}, {} parameters, {}\n", command.out, summary.model, summary.parameters,
                summary.tokenizer.empty() ? "no tokenizer" : "tokenizer " + summary.tokenizer);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/ops/backend.h"
 #include "version.h"
 
@@ -80,7 +81,7 @@ void run(bool json) {
       else
         entry["reason"] = backend.unavailable;
     }
-    fmt::print("{}\n", object.dump(2));
+    fmt::print("{}\n", json_text(object, 2));
     return;
   }
   print("tetrad", build_properties());

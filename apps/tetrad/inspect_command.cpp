@@ -8,10 +8,12 @@
 #include "backend_choice.h"
 #include "command.h"
 #include "model_commands.h"
+#include "number_checks.h"
 #include "progress.h"
 #include "terminal.h"
 #include "tetrad/inspect/report.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/recipe/config.h"
 #include "tetrad/train/signals.h"
 
@@ -31,17 +33,21 @@ struct InspectRequest {
 };
 
 void run(const InspectRequest& arguments) {
+  TETRAD_CHECK(
+      arguments.yaml.empty() || arguments.batches >= std::int64_t{kFewestMicrobatches},
+      "--yaml writes a suggestion, and {} microbatches are too few for one: use --batches {} or more",
+      arguments.batches, kFewestMicrobatches);
   const std::unique_ptr<Backend> backend = choose_backend(arguments.model);
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
                                        *backend, &terminal());
-  if (!arguments.yaml.empty()) create_folder_of(arguments.yaml);  // rather now than after minutes
+  const FoldersAbove folders(arguments.yaml);  // rather now than after minutes
   const StopSignals signals;
   TimedProgress progress(signals);
   const InspectOptions options{arguments.by == "block", arguments.budget / 100, std::ref(progress)};
   const Inspection inspection =
       inspect(*opened.decoder, opened.config.precision, opened.data, opened.pass(), options);
   if (arguments.json)
-    fmt::print("{}\n", report_json(opened, inspection, options).dump());
+    fmt::print("{}\n", json_text(report_json(opened, inspection, options)));
   else
     fmt::print("{}", report_text(opened, inspection, options));
   if (!arguments.yaml.empty()) write_file_atomically(arguments.yaml, report_yaml(opened, inspection));
@@ -64,17 +70,22 @@ void add_inspect(CLI::App& app, Action& action) {
       ->check(CLI::IsMember(precisions))
       ->type_name("P")
       ->capture_default_str();
-  command->add_option("--batches", arguments->batches, "Microbatches to measure on")
-      ->check(CLI::Range(std::int64_t{2}, kMaxBatches))
+  command
+      ->add_option(
+          "--batches", arguments->batches,
+          fmt::format("Microbatches to measure on; fewer than {} suggest nothing", kFewestMicrobatches))
+      ->check(whole_number(2, kMaxBatches))
       ->type_name("N")
       ->capture_default_str();
   command
       ->add_option("--budget", arguments->budget,
                    "Percent of the linear layers' FLOP allowed in BF16; FP8 counts half")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number_between(0, 100))
       ->type_name("PERCENT")
       ->capture_default_str();
-  command->add_option("--by", arguments->by, "Unit that is kept or quantized as a whole: layer or block")
+  command
+      ->add_option("--by", arguments->by,
+                   "Unit that is kept or quantized as a whole: a linear layer, or a block with its two")
       ->check(CLI::IsMember({"layer", "block"}))
       ->type_name("WHAT")
       ->capture_default_str();

@@ -6,15 +6,24 @@
 #include <string_view>
 
 #include "command.h"
+#include "number_checks.h"
 #include "terminal.h"
+#include "usage_hint.h"
 #include "version.h"
 
 namespace tetrad::app {
 
 void add_threads_option(CLI::App& command, int& threads) {
   command.add_option("--threads", threads, "CPU threads (default: TETRAD_THREADS, or else all cores)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->type_name("N");
+}
+
+void add_backend_option(CLI::App& command, std::string& backend, const std::string& help) {
+  CLI::Option* option = command.add_option("--backend", backend, help)
+                            ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+                            ->type_name("B");
+  if (!backend.empty()) option->capture_default_str();
 }
 
 void set_examples(CLI::App& command, const std::string& examples) {
@@ -36,6 +45,7 @@ int run(int argc, char** argv) {
       "Start with:  make quickstart");
   tetrad::app::Action action;
   tetrad::app::add_info(app, action);
+  tetrad::app::add_models(app, action);
   tetrad::app::add_quantize(app, action);
   tetrad::app::add_data(app, action);
   tetrad::app::add_tokenizer(app, action);
@@ -56,6 +66,9 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (const std::string hint = error.get_exit_code() == 0 ? "" : tetrad::app::usage_hint(app);
+        !hint.empty())
+      tetrad::fail("{}", hint);
     // 0 for --help and --version; everything else is bad usage whatever CLI11 numbers it.
     return app.exit(error) == 0 ? 0 : static_cast<int>(tetrad::ExitCode::bad_input);
   }

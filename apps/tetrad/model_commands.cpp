@@ -19,10 +19,7 @@ void add_checkpoint_options(CLI::App& command, CheckpointOptions& options) {
       .add_option("CHECKPOINT", options.checkpoint,
                   "A run's folder (its newest checkpoint) or RUN/checkpoints/step-N")
       ->required();
-  command.add_option("--backend", options.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->type_name("B")
-      ->capture_default_str();
+  add_backend_option(command, options.backend);
   add_threads_option(command, options.threads);
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "command.h"
+#include "number_checks.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/plot/chart.h"
 #include "tetrad/plot/figure.h"
@@ -29,7 +30,7 @@ void run(const PlotOptions& options) {
   const Figure figure = make_figure(runs, references, options.smooth);
   const std::vector<RunSummary> summaries = summarize(runs);
   if (!options.svg.empty()) {
-    create_folder_of(options.svg);
+    const FoldersAbove folders(options.svg);
     write_file_atomically(options.svg, draw_svg(figure, headline(summaries)));
   }
   if (options.json) {
@@ -52,10 +53,10 @@ void add_plot(CLI::App& app, Action& action) {
   command
       ->add_option("--smooth", options->smooth,
                    "Steps of the moving average (default: a fiftieth of the run)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->type_name("N");
   command->add_option("--width", options->width, "Columns of the chart (default: those of the terminal)")
-      ->check(CLI::Range(kMinChartWidth, kMaxChartWidth))
+      ->check(whole_number(kMinChartWidth, kMaxChartWidth))
       ->type_name("N");
   command->add_flag("--json", options->json, "Print one JSON object instead of chart and table");
   set_examples(*command,

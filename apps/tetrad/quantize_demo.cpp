@@ -6,6 +6,7 @@
 
 #include "error_table.h"
 #include "quantize_command.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/ops/backend.h"
 
 namespace tetrad::app {
@@ -81,7 +82,7 @@ void quantize_demo(std::uint64_t seed, int threads, bool json) {
       fmt::print("{}: {}\n{}\n", tensor.name, tensor.what, error_table("quantizer", "bits/value", rows));
   }
   if (json)
-    fmt::print("{}\n", nlohmann::json{{"demo", object}}.dump(2));
+    fmt::print("{}\n", json_text(nlohmann::json{{"demo", object}}, 2));
   else
     fmt::print("Now your own weights:  tetrad quantize model.safetensors -o model-nvfp4.safetensors\n");
 }

@@ -11,6 +11,7 @@
 #include "quantize_command.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/io/safetensors.h"
 #include "tetrad/numerics/f16.h"
 #include "tetrad/ops/backend.h"
@@ -173,7 +174,7 @@ void print_report(const QuantizeArguments& arguments, std::vector<ErrorRow> rows
                                    {"tensors", std::move(tensors)},
                                    {"total", to_json(total)},
                                    {"copied", copied}};
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(object, 2));
     return;
   }
   fmt::print("{}\n", describe(arguments.spec));
@@ -188,7 +189,7 @@ void print_report(const QuantizeArguments& arguments, std::vector<ErrorRow> rows
 void quantize_file(const QuantizeArguments& arguments) {
   const SafetensorsFile file(arguments.input);
   const std::vector<TensorDeclaration> outputs = all_outputs(file, arguments);
-  create_folder_of(arguments.output);
+  const FoldersAbove folders(arguments.output);
   SafetensorsWriter writer(arguments.output, outputs, {{"tetrad.quantizer", describe(arguments.spec)}});
   const std::unique_ptr<Backend> cpu =
       make_cpu_backend({.threads = arguments.threads, .instruction_set = {}});

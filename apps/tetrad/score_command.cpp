@@ -8,6 +8,7 @@
 #include "model_commands.h"
 #include "tetrad/eval/score.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/io/safetensors.h"
 
 namespace tetrad::app {
@@ -34,7 +35,7 @@ void write_logits(const std::string& path, const Lines& lines, const std::vector
   for (std::size_t i = 0; i < lines.size(); ++i)
     declarations.push_back(
         {fmt::format("line.{}", i), DType::f32, {static_cast<std::int64_t>(lines[i].size()), vocab}});
-  create_folder_of(path);
+  const FoldersAbove folders(path);
   SafetensorsWriter writer(path, declarations);
   for (std::size_t i = 0; i < lines.size(); ++i)
     writer.write(fmt::format("line.{}", i), bytes_of(scores[i].logits));
@@ -63,7 +64,7 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
   std::vector<TensorDeclaration> declarations;
   for (const auto& parameter : model.decoder().parameters())
     declarations.push_back({parameter->name, DType::f32, parameter->shape});
-  create_folder_of(options.gradients);
+  const FoldersAbove folders(options.gradients);
   SafetensorsWriter writer(options.gradients, declarations);
   for (const auto& parameter : model.decoder().parameters()) {
     Buffer copy;
@@ -80,7 +81,8 @@ void run(const ScoreOptions& options) {
   std::vector<Score> scores;
   nlohmann::json results = nlohmann::json::array();
   for (const auto& line : lines) {
-    scores.push_back(score(model.decoder(), model.pass(), line));
+    scores.push_back(score(model.decoder(), model.pass(), line,
+                           options.logits.empty() ? KeepLogits::no : KeepLogits::yes));
     double sum = 0;
     nlohmann::json values = {nullptr};
     for (const double value : scores.back().log_probabilities) {
@@ -89,12 +91,11 @@ void run(const ScoreOptions& options) {
     }
     results.push_back({{"tokens", line}, {"logprobs", values}, {"sum", sum}});
     if (!options.json) fmt::print("{:.6f}  {} tokens\n", sum, line.size());
-    if (options.logits.empty()) scores.back().logits.clear();
   }
   if (!options.logits.empty()) write_logits(options.logits, lines, scores, vocab);
   if (!options.gradients.empty()) write_gradients(options, lines);
   if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"checkpoint", model.path().string()}, {"lines", results}}.dump());
+    fmt::print("{}\n", json_text(nlohmann::json{{"checkpoint", model.path().string()}, {"lines", results}}));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/data/text_files.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/io/strict_json.h"
 #include "tetrad/tokenizer/bpe_trainer.h"
@@ -66,7 +67,7 @@ void train(const TrainArguments& arguments) {
   if (tokenizer.vocab() < arguments.vocab)
     terminal().say(fmt::format("the text has too few pairs that occur twice: {} tokens instead of {}",
                                tokenizer.vocab(), arguments.vocab));
-  create_folder_of(arguments.output);
+  const FoldersAbove folders(arguments.output);
   write_file_atomically(arguments.output, to_tokenizer_json(tokenizer.definition()));
   if (arguments.json) {
     const nlohmann::json object = {{"output", arguments.output},
@@ -76,7 +77,7 @@ void train(const TrainArguments& arguments) {
                                    {"bytes", bytes},
                                    {"skipped_binary", binary},
                                    {"merges", tokenizer.definition().merges.size()}};
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(object, 2));
     return;
   }
   fmt::print("read {} files, {} bytes ({} binary files skipped)\nwrote {}: {}, hash {}\n", files.files.size(),
@@ -125,7 +126,7 @@ void encode(const EncodeArguments& arguments) {
   }
   const auto ids = encode(*tokenizer, arguments.text ? *arguments.text : standard_input(), arguments.special);
   if (arguments.json)
-    fmt::print("{}\n", nlohmann::json({{"ids", ids}}).dump());
+    fmt::print("{}\n", json_text(nlohmann::json({{"ids", ids}})));
   else
     fmt::print("{}\n", fmt::join(ids, " "));
 }
@@ -139,14 +140,15 @@ void decode(const DecodeArguments& arguments) {
       std::vector<std::int32_t> ids;
       for (const nlohmann::json& id : list)
         ids.push_back(static_cast<std::int32_t>(checked_integer(id, where + ": an id", 0, INT32_MAX)));
-      fmt::print("{}\n", nlohmann::json(decode(*tokenizer, std::move(ids), arguments.skip_special)).dump());
+      fmt::print("{}\n",
+                 json_text(nlohmann::json(decode(*tokenizer, std::move(ids), arguments.skip_special))));
     });
     return;
   }
   TETRAD_CHECK(!arguments.ids.empty(), "no ids: give some, or --lines and lists of them on standard input");
   const std::string text = decode(*tokenizer, arguments.ids, arguments.skip_special);
   if (arguments.json)
-    fmt::print("{}\n", nlohmann::json({{"text", text}}).dump());
+    fmt::print("{}\n", json_text(nlohmann::json({{"text", text}})));
   else
     fmt::print("{}\n", text);
 }

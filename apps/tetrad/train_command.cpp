@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,15 +11,18 @@
 #include "command.h"
 #include "config_arguments.h"
 #include "dry_run.h"
+#include "number_checks.h"
 #include "terminal.h"
 #include "tetrad/backend/memory.h"
 #include "tetrad/config/config.h"
+#include "tetrad/config/paths.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/http/address.h"
-#include "tetrad/model/estimate.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/train/metrics_server.h"
 #include "tetrad/train/origin.h"
+#include "tetrad/train/preflight.h"
 #include "tetrad/train/resume.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
@@ -32,10 +36,19 @@ struct TrainOptions {
   std::string out;
   std::string resume;
   std::string from;
+  MachineOptions machine;
+  bool go_on = false;  //!< if there is a run in `out`, else begin one
+  bool change = false;
   bool dry_run = false;
+  std::optional<double> price;  //!< of an hour, for the dry run
   bool keys = false;
   bool json = false;
 };
+
+bool says_model(const Provenance& provenance) {
+  return std::ranges::any_of(provenance.origins,
+                             [](const auto& origin) { return origin.first.starts_with("model."); });
+}
 
 /// A run that begins with the weights of a checkpoint has its model, said again or not.
 void adopt_model(Config& config, Provenance& provenance) {
@@ -46,12 +59,11 @@ void adopt_model(Config& config, Provenance& provenance) {
                "{} is not a Tetrad checkpoint: import it first (tetrad import {} -o "
                "CHECKPOINT)",
                from.string(), from.string());
-  const std::filesystem::path checkpoint = find_checkpoint(from, &terminal());
+  const OpenCheckpoint open = find_checkpoint(from, &terminal());
+  const std::filesystem::path& checkpoint = open.path();
   const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
   Config saved = load_config(files, {});
-  const bool is_said = std::ranges::any_of(
-      provenance.origins, [](const auto& origin) { return origin.first.starts_with("model."); });
-  if (!is_said) {
+  if (!says_model(provenance)) {
     config.model = saved.model;
     Config nothing;
     nothing.model.rope.reset();
@@ -75,25 +87,6 @@ void adopt_model(Config& config, Provenance& provenance) {
                fmt::join(keys, ", "), checkpoint.string());
 }
 
-/// Says so where the device has less memory than the run will need, and what would help.
-void warn_about_memory(const Config& config, const Backend& backend, RunLog& log) {
-  const std::optional<std::int64_t> available = backend.free_memory();
-  if (!available) return;
-  const auto need = [&](Recompute recompute) {
-    MemoryCase c = memory_case(config);
-    c.recompute = recompute;
-    const Recipe recipe(config.precision, config.model.blocks());
-    return estimate_memory(config.model, recipe, c, memory_traits(backend.name())).total() / 1e9;
-  };
-  const double needed = need(recompute_from_name(config.train.recompute));
-  if (needed <= static_cast<double>(*available) / 1e9) return;
-  log.say(
-      "WARNING: this run needs about {:.1f} GB of GPU memory, and {:.1f} GB are free: use a smaller "
-      "train.microbatch, or train.recompute (cheap: {:.1f} GB, ffn: {:.1f} GB, full: {:.1f} GB)",
-      needed, static_cast<double>(*available) / 1e9, need(Recompute::cheap), need(Recompute::ffn),
-      need(Recompute::full));
-}
-
 void print_summary(const Trainer& trainer, const std::filesystem::path& folder, Ending ending, bool json) {
   constexpr const char* kEndings[] = {"finished", "stopped by a signal", "diverged"};
   const char* name = kEndings[static_cast<int>(ending)];
@@ -103,7 +96,7 @@ void print_summary(const Trainer& trainer, const std::filesystem::path& folder, 
     if (!json) fmt::print("{}: held-out loss {:.4f}\n", metrics.source, metrics.loss);
   }
   if (json)
-    fmt::print("{}\n", summary.dump());
+    fmt::print("{}\n", json_text(summary));
   else
     fmt::print("{}: {}\n", name, folder.string());
 }
@@ -113,17 +106,24 @@ ExitCode run(const TrainOptions& options) {
     fmt::print("{}", schema_help());
     return ExitCode::ok;
   }
-  const ConfigArguments arguments(options.arguments);
-  const bool resuming = !options.resume.empty();
-  TETRAD_CHECK(resuming != !arguments.files.empty(),
+  const ConfigArguments arguments(options.arguments, options.machine);
+  TETRAD_CHECK(options.resume.empty() != arguments.files.empty(),
                "nothing to train; give one or more CONFIG.yaml, or --resume DIR (not both)");
-  TETRAD_CHECK(!resuming || options.from.empty(), "a resumed run has its weights already: leave out --from");
+  TETRAD_CHECK(options.resume.empty() || options.from.empty(),
+               "a resumed run has its weights already: leave out --from");
+  TETRAD_CHECK(!options.go_on || (!options.out.empty() && options.resume.empty()),
+               "--continue needs a CONFIG.yaml and --out DIR: it resumes the run there, or begins it");
+  TETRAD_CHECK(!options.change || !options.resume.empty() || options.go_on,
+               "--change is for a run that goes on: use it with --resume or --continue");
+  const bool resuming = !options.resume.empty() || (options.go_on && RunFolder::is_run(options.out));
   Provenance provenance;
   Config config;
-  if (resuming) {
-    const std::vector<std::string> files = {config_of_run(options.resume).string()};
-    config = load_config(files, arguments.overrides, &provenance);
-    check_resumable(load_config(files, {}), config, files[0]);
+  if (!options.resume.empty()) {
+    const std::filesystem::path file = config_of_run(options.resume);
+    if (file.parent_path() != options.resume) check_claims(file.parent_path());  // a checkpoint's
+    const std::vector<std::string> saved = {file.string()};
+    config = load_config(saved, arguments.overrides, &provenance);
+    check_resumable(load_config(saved, {}), config, saved[0], options.change);
     config.run.out = options.resume;
   } else {
     config = load_config(arguments.files, arguments.overrides, &provenance);
@@ -132,22 +132,26 @@ ExitCode run(const TrainOptions& options) {
       config.train.from = options.from;
       provenance.origins["train.from"] = "command line: --from";
     }
-    if (!config.train.from.empty()) {
-      config.train.from = std::filesystem::absolute(config.train.from).string();
+    if (!config.train.from.empty()) config.train.from = std::filesystem::absolute(config.train.from).string();
+    if (resuming) {
+      const std::vector<std::string> saved = {config_of_run(options.out).string()};
+      const Config begun = load_config(saved, {});
+      // The checkpoint that it began with is no longer needed, and may be gone.
+      if (!config.train.from.empty() && !says_model(provenance)) config.model = begun.model;
+      check_resumable(begun, config, saved[0], options.change);
+    } else if (!config.train.from.empty()) {
       adopt_model(config, provenance);
     }
   }
   validate(config);
   if (!config.run.metrics_address.empty()) parse_address(config.run.metrics_address, "run.metrics_address");
-  if (options.dry_run) {
-    const std::string& backend = config.run.backend;
-    print_dry_run(config, provenance,
-                  backend == "auto" ? std::string(choose_backend(backend)->name()) : backend);
-    return ExitCode::ok;
-  }
+  if (!resuming) check_kept_layers(config);
+  if (options.dry_run) return print_dry_run(config, provenance, options.price);
   const std::unique_ptr<Backend> chosen =
       choose_backend(config.run.backend, static_cast<int>(config.run.threads));
   Backend& backend = *chosen;
+  config.run.backend = backend.name();  // the record says what was taken, and from where
+  make_paths_absolute(config);
   TETRAD_CHECK(!config.run.out.empty(), "give a folder for the run's files: --out DIR");
   const StopSignals signals;
   Dataset dataset = open_dataset(backend.threads(),
@@ -161,16 +165,21 @@ ExitCode run(const TrainOptions& options) {
                : RunFolder::create(config.run.out, to_yaml(config), describe_origin(kVersion, kBuildId));
   const std::filesystem::path& folder = held.path();
   RunLog log(folder / "log.txt", terminal());
-  warn_about_memory(config, backend, log);
+  std::vector<std::string> warnings = data_warnings(dataset);
+  std::ranges::move(memory_warnings(config, memory_traits(backend.name()), backend.free_memory()),
+                    std::back_inserter(warnings));
+  for (const std::string& warning : warnings) log.say("WARNING: {}", warning);
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, held, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
           parameter_count(config.model), config.precision.recipe, backend.name(), backend.threads().count());
   if (metrics) log.say("figures for Prometheus: {}", metrics->url());
   trainer.show_on(page);
-  if (resuming)
-    trainer.resume();
-  else
+  if (resuming) {
+    trainer.resume(options.change);
+    if (options.change) held.replace_config(to_yaml(config));
+  } else {
     trainer.start();
+  }
   const Ending ending = trainer.run(signals);
   print_summary(trainer, folder, ending, options.json);
   if (ending == Ending::stopped_by_signal) return ExitCode::stopped_by_signal;
@@ -184,15 +193,31 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   command->add_option("CONFIG", options->arguments,
                       "YAML files, merged from left to right, and key=value with dotted keys");
-  command->add_option("--out", options->out, "Folder for the run's files")->type_name("DIR");
+  command->add_option("-o,--out", options->out, "Folder for the run's files")->type_name("DIR");
   command->add_option("--resume", options->resume, "Continue the run in this folder, bit for bit")
       ->type_name("DIR");
+  command->add_flag(
+      "--continue", options->go_on,
+      "Resume the run in --out if there is one, else begin it: for jobs that are started again");
+  command->add_flag(
+      "--change", options->change,
+      "With --resume or --continue: the run goes on with other settings than it began with (train.steps, "
+      "train.tokens, optim, schedule, precision, data.phases, more data.sources), and notes them");
   command
       ->add_option("--from", options->from,
                    "Start at step 0 with the weights of this checkpoint or run (same as train.from=…)")
       ->type_name("CHECKPOINT");
-  command->add_flag("--dry-run", options->dry_run,
-                    "Show the resolved configuration, sizes and the precision of every GEMM, and stop");
+  add_backend_option(*command, options->machine.backend, "auto, cpu or cuda (same as run.backend=…)");
+  add_threads_option(*command, options->machine.threads);
+  command->add_flag(
+      "--dry-run", options->dry_run,
+      "Look at everything and train nothing: configuration, data, sizes, what fits, the precision of "
+      "every GEMM, time");
+  command
+      ->add_option("--price", options->price,
+                   "Price of the machine per hour, for the price of the run in --dry-run")
+      ->check(number_above(0))
+      ->type_name("AMOUNT");
   command->add_flag("--keys", options->keys,
                     "List every configuration key with its default and meaning, and stop");
   command->add_flag("--json", options->json, "Print one JSON object at the end");
@@ -201,6 +226,8 @@ void add_train(CLI::App& app, Action& action) {
                "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
                "  tetrad train configs/llama3-8b.yaml --dry-run\n"
                "  tetrad train --resume run\n"
+               "  tetrad train configs/quickstart.yaml --out run --continue\n"
+               "  tetrad train --resume run --change train.steps=600 optim.lr=1e-4\n"
                "  tetrad train more.yaml --from imported --out tuned\n"
                "  tetrad train --keys | grep precision");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -56,6 +56,24 @@ TEST(Program, InfoNamesTheKernelOfEveryOperation) {
   EXPECT_NE(run_tetrad({"info"}).out.find("instruction set"), std::string::npos);
 }
 
+TEST(Program, ModelsAreListedWithWhatTheyNeed) {
+  const Outcome text = run_tetrad({"models"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const Outcome run = run_tetrad({"models", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto models = nlohmann::json::parse(run.out)["models"];
+  ASSERT_GE(models.size(), 10U);
+  for (const auto& model : models) {
+    // What is listed can be used: a configuration that names it resolves.
+    const auto name = model["name"].get<std::string>();
+    EXPECT_NE(text.out.find("\n" + name + " "), std::string::npos) << name;
+    EXPECT_GT(model["training_bytes"], 16 * model["parameters"].get<std::int64_t>()) << name;
+    EXPECT_EQ(model["family"], name.find("hybrid") != name.npos || name.find("nemotron") != name.npos
+                                   ? "Mamba-2 hybrid"
+                                   : "Llama");
+  }
+}
+
 TEST(Program, BenchmarksReportFiguresBesideTheirCeiling) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"bench", "quantize", "--size", "64x128", "--repeats", "1", "--json"},

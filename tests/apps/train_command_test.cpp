@@ -453,6 +453,13 @@ TEST_F(Training, ACheckpointCanBeUsed) {
   EXPECT_EQ(run_tetrad({"generate", folder_.file("run"), "--prompt", "x"}).exit_code, 2);
   write_file(folder_ / "quiz.jsonl", R"({"question": "q", "choices": ["a", "b"], "answer": 0})");
   EXPECT_EQ(run_tetrad({"eval", folder_.file("run"), "--choices", folder_.file("quiz.jsonl")}).exit_code, 2);
+  // Without anything said: the loss on what the run held out, by source.
+  const Outcome own = run_tetrad({"eval", folder_.file("run"), "--json"});
+  ASSERT_EQ(own.exit_code, 0) << own.err;
+  const Outcome named =
+      run_tetrad({"eval", folder_.file("run"), "--data", folder_.file("a-heldout"), "--json"});
+  EXPECT_EQ(nlohmann::json::parse(own.out)["data"]["a"],
+            nlohmann::json::parse(named.out)["data"][folder_.file("a-heldout")]);
   const Outcome nothing = run_tetrad({"eval", folder_.file("run"), "--checks"});
   EXPECT_EQ(nothing.exit_code, 0) << nothing.err;
   EXPECT_NE(nothing.out.find("no checks"), std::string::npos) << nothing.out;
@@ -549,18 +556,87 @@ TEST_F(Training, ADryRunShowsEveryGemmAndTrainsNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "dry"));
 }
 
+TEST_F(Training, ADryRunLooksAtEverything) {
+  const Outcome dry = run_tetrad(
+      arguments(kLlama, "nvfp4", "dry", {"--dry-run", "--price", "2.5", "precision.high_precision=none"}));
+  ASSERT_EQ(dry.exit_code, 0) << dry.err;
+  for (const char* expected :
+       {"\na            4000 tokens, all below the vocabulary, read 0.28 times; ", " held out\n",
+        "\nb            4000 tokens, all below the vocabulary, read 0.11 times; nothing held out\n",
+        "of memory: it fits\n", "\ncheckpoints  ", "of the disk are free\n", " s per step, ",
+        " at 2.5 an hour\n", "\nblocks.0.qkv … blocks.2.qkv (2)", "\nblocks.1.down … blocks.3.down (2)"})
+    EXPECT_NE(dry.out.find(expected), std::string::npos) << expected << " in\n" << dry.out;
+  EXPECT_EQ(dry.out.find("WARNING"), std::string::npos) << dry.out;
+
+  // A layer that is kept is not the same as the others.
+  const Outcome kept = run_tetrad(
+      arguments(kLlama, "nvfp4", "dry",
+                {"--dry-run", "precision.high_precision={first: 0, last: 0, match: [blocks.0.qkv]}"}));
+  EXPECT_NE(kept.out.find("\nblocks.0.qkv  "), std::string::npos) << kept.out;
+  EXPECT_NE(kept.out.find("\nblocks.2.qkv  "), std::string::npos) << kept.out;
+
+  // What the run would refuse, with all the rest there.
+  for (const auto& [change, word] : {std::pair("data.sources.b.path=nowhere", "nowhere"),
+                                     std::pair("model.vocab=32", "vocabulary of 64")}) {
+    const Outcome refused = run_tetrad(arguments(kLlama, "nvfp4", "dry", {"--dry-run", change}));
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.out.find("REFUSED: "), std::string::npos) << refused.out;
+    EXPECT_NE(refused.out.find(word), std::string::npos) << refused.out;
+    EXPECT_NE(refused.out.find("\nparameters "), std::string::npos) << refused.out;
+  }
+}
+
+TEST_F(Training, WarningsAndRefusalsAreThoseOfTheDryRun) {
+  const Words doubtful = {"data.phases=[{until: 1, mix: {a: 1}}]",
+                          "data.sources.a.heldout=" + folder_.file("a"), "train.steps=160",
+                          "train.checkpoint.every=1000", "train.eval.every=1000"};
+  Words dry = doubtful;
+  dry.emplace_back("--dry-run");
+  const std::string said = run_tetrad(arguments(kLlama, "bf16", "dry", dry)).out;
+  const Outcome trained = run_tetrad(arguments(kLlama, "bf16", "run", doubtful));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  for (const char* warning : {"WARNING: data.sources.b is in no phase",
+                              "WARNING: data.sources.a.heldout has the very tokens of data.sources.a",
+                              "WARNING: data.sources.a has 4000 tokens, and the run reads them 5."}) {
+    EXPECT_NE(said.find(warning), std::string::npos) << warning << " in\n" << said;
+    EXPECT_NE(trained.err.find(warning), std::string::npos) << warning << " in\n" << trained.err;
+  }
+  for (const char* mistake :
+       {"precision.high_precision.match=[blocks.9.*]", "precision.high_precision.last=5"}) {
+    for (const bool is_dry : {false, true}) {
+      Words words = {mistake};
+      if (is_dry) words.emplace_back("--dry-run");
+      const Outcome refused = run_tetrad(arguments(kLlama, "nvfp4", "never", words));
+      EXPECT_EQ(refused.exit_code, 2) << refused.err;
+      EXPECT_NE(refused.err.find("precision.high_precision"), std::string::npos) << refused.err;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "never"));
+}
+
 TEST_F(Training, ADryRunTellsTheMemoryOfADeviceThatIsNotThere) {
   const auto memory = [&](const Words& more) {
     Words words = {"--dry-run", "train.batch=64", "train.microbatch=64", "train.sequence=4096"};
     words.insert(words.end(), more.begin(), more.end());
     const Outcome dry = run_tetrad(arguments(kHybrid, "nvfp4", "dry", words), {"CUDA_VISIBLE_DEVICES=-1"});
-    EXPECT_EQ(dry.exit_code, 0) << dry.err;
+    EXPECT_EQ(dry.exit_code, 2) << "the data has no such sequence";
     const std::size_t at = dry.out.find("\nmemory ");
     return at == std::string::npos ? "" : dry.out.substr(at, dry.out.find('\n', at + 1) - at);
   };
   EXPECT_NE(memory({"run.backend=cpu"}).find(" on cpu "), std::string::npos);
   EXPECT_NE(memory({"run.backend=cuda"}).find(" on cuda "), std::string::npos);
   EXPECT_NE(memory({"run.backend=cuda"}), memory({"run.backend=cuda", "train.recompute=full"}));
+}
+
+TEST_F(Training, OptionsStandForKeys) {
+  Words words = arguments(kLlama, "bf16", "run", {"--backend", "cpu", "--threads", "1"});
+  words[2] = "-o";
+  const Outcome outcome = run_tetrad(words);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string config = read_file(folder_ / "run" / "config.yaml");
+  EXPECT_NE(config.find("backend: cpu"), std::string::npos) << config;
+  EXPECT_NE(config.find("threads: 1"), std::string::npos) << config;
+  EXPECT_NE(outcome.err.find("cpu backend, 1 threads"), std::string::npos) << outcome.err;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class Streams : public Training {
     std::string command = TETRAD_PROGRAM;
     for (const std::string& word : arguments) command += " '" + word + "'";
     // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread is there
-    const int status = std::system(("set -o pipefail 2>/dev/null; " + command + " " + redirection).c_str());
+    const int status = std::system((command + " " + redirection).c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 };

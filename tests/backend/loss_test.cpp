@@ -16,6 +16,7 @@ struct Case {
   Storage storage;
   std::int64_t tokens, vocab, width;
   float gradient_scale = 1;
+  float z_loss = 0;
   TestMatrix hidden;
   TestMatrix head;
   std::vector<std::int32_t> targets;
@@ -51,7 +52,8 @@ Outcome run(Backend& device, const Case& c, bool backward = true) {
   Outcome result{std::vector<float>(c.targets.size(), NAN), TestMatrix(c.storage, c.tokens, c.width),
                  to_f32(random_values(c.vocab * c.width, 9, 0.01))};
   CrossEntropy op{
-      c.hidden.view(), c.head.view(), c.targets.data(), result.losses.data(), c.gradient_scale, {}, nullptr};
+      c.hidden.view(), c.head.view(), c.targets.data(), result.losses.data(), c.gradient_scale, {},
+      nullptr,         c.z_loss};
   if (backward) {
     op.dhidden = result.dhidden.mutable_view();
     op.dhead = result.dhead.data();
@@ -60,7 +62,8 @@ Outcome run(Backend& device, const Case& c, bool backward = true) {
   return result;
 }
 
-/// Gradients by the formula: (softmax - one-hot) * scale through the two factors of the logits.
+/// Gradients by the formula: (softmax (1 + 2 z log_sum) - one-hot) * scale through the two factors of the
+/// logits.
 struct Gradients {
   std::vector<double> dhidden, dhead;
 };
@@ -78,8 +81,9 @@ Gradients expected_gradients(const Case& c, const std::vector<double>& losses) {
     const auto target = static_cast<std::size_t>(c.targets[t]);
     const double log_sum = losses[t] + logits[target];
     for (std::size_t v = 0; v < logits.size(); ++v) {
-      const double d =
-          (std::exp(logits[v] - log_sum) - (v == target ? 1.0 : 0.0)) * static_cast<double>(c.gradient_scale);
+      const double share = 1 + 2 * static_cast<double>(c.z_loss) * log_sum;
+      const double d = (std::exp(logits[v] - log_sum) * share - (v == target ? 1.0 : 0.0)) *
+                       static_cast<double>(c.gradient_scale);
       for (std::size_t i = 0; i < width; ++i) {
         result.dhidden[t * width + i] += d * head[v * width + i];
         result.dhead[v * width + i] += d * hidden[t * width + i];
@@ -116,18 +120,40 @@ TEST_P(CrossEntropyOp, LossesAndGradientsEqualTheFormula) {
   }
 }
 
+TEST_P(CrossEntropyOp, TheZLossIsInTheGradientsAlone) {
+  for (const std::int64_t vocab : {3, 130, 8200}) {
+    Case c(storage(), 7, vocab, 16, 0.8);
+    c.z_loss = 0.02f;
+    c.targets[2] = kIgnore;
+    const std::vector<double> losses = c.expected_losses();
+    const Outcome got = run(device(), c);
+    EXPECT_TRUE(close(got.losses, losses, 2e-6)) << vocab;
+    const Gradients expected = expected_gradients(c, losses);
+    EXPECT_TRUE(close(got.dhidden.values(), expected.dhidden, dtype(), gradient_tolerance(dtype()))) << vocab;
+    EXPECT_TRUE(close(got.dhead, expected.dhead, gradient_tolerance(dtype()))) << vocab;
+  }
+}
+
 TEST_P(CrossEntropyInF32, GradientsAreThoseOfFiniteDifferences) {
-  const Case c(storage(), 6, 17, 5, 1);
+  Case c(storage(), 6, 17, 5, 1);
+  c.z_loss = 0.05f;
   const Outcome got = run(device(), c);
-  const auto total = [](const std::vector<double>& losses) {
-    return dot(losses, std::vector(losses.size(), 1.0));
+  const auto total = [&](const std::vector<double>& hidden, const std::vector<double>& head) {
+    const auto width = static_cast<std::size_t>(c.width);
+    const oracle::Values losses = oracle::cross_entropy(hidden, head, c.targets, c.width);
+    double sum = 0;
+    for (std::size_t t = 0; t < c.targets.size(); ++t) {
+      double log_sum = losses[t];
+      for (std::size_t i = 0; i < width; ++i)
+        log_sum += hidden[t * width + i] * head[static_cast<std::size_t>(c.targets[t]) * width + i];
+      sum += losses[t] + static_cast<double>(c.z_loss) * log_sum * log_sum;
+    }
+    return sum;
   };
-  const auto dhidden = numeric_gradient(
-      [&](const auto& v) { return total(oracle::cross_entropy(v, c.head.values(), c.targets, c.width)); },
-      c.hidden.values());
-  const auto dhead = numeric_gradient(
-      [&](const auto& v) { return total(oracle::cross_entropy(c.hidden.values(), v, c.targets, c.width)); },
-      c.head.values());
+  const auto dhidden =
+      numeric_gradient([&](const auto& v) { return total(v, c.head.values()); }, c.hidden.values());
+  const auto dhead =
+      numeric_gradient([&](const auto& v) { return total(c.hidden.values(), v); }, c.head.values());
   EXPECT_TRUE(close(got.dhidden.values(), dhidden, dtype(), 1e-5));
   const std::vector<double> start = to_f64(to_f32(random_values(c.vocab * c.width, 9, 0.01)));
   EXPECT_TRUE(close(got.dhead, sum_of(start, dhead), 1e-5)) << "the gradient is added to what was there";

@@ -114,6 +114,15 @@ TEST_F(CompareCommand, ReportsTheMachinesOfItsRuns) {
   const Json& cost = both["arms"][1]["cost"];
   EXPECT_DOUBLE_EQ(cost["utilisation"], cost["tflops"].get<double>() / 2);
   EXPECT_EQ(cost["peak_name"], "p");
+  // A product that is slower than the training was measured wrongly: what others measured counts, or nothing.
+  Json machine = Json::parse(read_file(folder_ / "c/runs/bf16/seed-1/machine.json"));
+  machine["peak_tflops"] = 1e-9;
+  write_file(file, machine.dump());
+  ASSERT_EQ(run_tetrad(resume).exit_code, 0);
+  EXPECT_LE(report("c")["arms"][1]["cost"]["utilisation"], 1);
+  write_file(folder_ / "c/runs/bf16/seed-1/machine.json", machine.dump());
+  ASSERT_EQ(run_tetrad(resume).exit_code, 0);
+  for (const Json& arm : report("c")["arms"]) EXPECT_TRUE(arm["cost"]["utilisation"].is_null());
 
   write_file(file, "{}");
   const Outcome refused = run_tetrad(resume);
@@ -249,6 +258,21 @@ TEST_F(CompareCommand, FilesOfOthersAreNotTouched) {
     EXPECT_EQ(read_file(folder_ / "mine" / name), "mine");
     std::filesystem::remove_all(folder_ / "mine");
   }
+}
+
+TEST_F(CompareCommand, ArmsThatAreTheSameAreNamed) {
+  write_file(
+      folder_.file("arms.yaml"),
+      "arms: {first: {precision: nvfp4}, second: {precision: {recipe: nvfp4, adaptive: false}}, third: "
+      "{precision: bf16}}\n");
+  const Outcome outcome = compare("c", {"--arms", folder_.file("arms.yaml"), "--dry-run"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("WARNING: the arms first and second have the same precision"), std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(outcome.err.find("third"), std::string::npos) << outcome.err;
+  const Outcome refused =
+      compare("c", {"--arms", "nvfp4", "--dry-run", "precision.high_precision.match=[qkv]"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
 }
 
 TEST_F(CompareCommand, ADryRunListsRunsAndDifferences) {

@@ -6,11 +6,19 @@
 #include <filesystem>
 
 #include "support/errors.h"
+#include "tetrad/compare/runner.h"
 #include "tetrad/compare/trials.h"
 #include "tetrad/config/config.h"
 
 namespace tetrad::testing {
 namespace {
+
+TEST(RemainingTime, MovesWithinARun) {
+  EXPECT_DOUBLE_EQ(remaining_seconds(100, 0, 3), 300);
+  EXPECT_DOUBLE_EQ(remaining_seconds(100, 30, 3), 270);
+  EXPECT_DOUBLE_EQ(remaining_seconds(100, 130, 3), 200);  // it will not end in the past
+  EXPECT_DOUBLE_EQ(remaining_seconds(100, 130, 1), 0);
+}
 
 constexpr const char* kCommon =
     "model: {pattern: '*-', hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 48, vocab: 64, tied: "

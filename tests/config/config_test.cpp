@@ -106,7 +106,7 @@ TEST(LoadConfig, ReadsTheShortForms) {
                                                   {"wgrad.x", {{}, {}, {}, 0, {}}}}));
   EXPECT_EQ(load({"train: {checkpoint: 100, eval: 50}"}).train.checkpoint.every, 100);
   EXPECT_EQ(load({"train: {checkpoint: {keep: 5}}"}, {"train.checkpoint=100"}).train.checkpoint,
-            (CheckpointConfig{100, 5}));
+            (CheckpointConfig{.every = 100, .keep = 5}));
 }
 
 TEST(LoadConfig, TakesModelsByName) {
@@ -171,11 +171,50 @@ TEST(SchemaHelp, SaysWhatEveryKeyMeans) {
   EXPECT_NE(help.find("model.rope.scaling.factor = 8  # "), help.npos);
 }
 
+TEST(SchemaHelp, ValuesAreTheDefaults) {
+  const std::string help = schema_help();
+  for (const char* line : {"precision.schedule = []  # ", "precision.schedule[].at = 0  # ",
+                           "precision.operands = {}  # ", "data.sources = {}  # ", "data.phases = []  # ",
+                           "data.phases[].mix = {}  # ", "model.rope.scaling = none  # "})
+    EXPECT_NE(help.find(line), help.npos) << line;
+  // Whoever gives every key the value that is shown changes nothing.
+  std::vector<std::string> overrides;
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string key = line.substr(0, line.find(" = "));
+    if (key.find("[]") != key.npos || key.find("NAME") != key.npos || key.starts_with("model.rope.scaling."))
+      continue;
+    const std::size_t value = key.size() + 3;
+    overrides.push_back(key + "=" + line.substr(value, line.find("  # ") - value));
+  }
+  ASSERT_GT(overrides.size(), 70U);
+  EXPECT_EQ(parse_config("", "empty.yaml", overrides), Config{});
+}
+
+TEST(Merging, AMapWithReplaceDropsWhatWasBefore) {
+  const TemporaryFolder folder;
+  write_file(folder / "base.yaml", "data: {sources: {code: code, text: {path: text, heldout: t}}}\n");
+  write_file(folder / "mine.yaml", "data:\n  sources: !replace\n    mine: tokens\n");
+  write_file(folder / "more.yaml", "data: {sources: {more: more}}\n");
+  const auto sources = [&](const std::vector<std::string>& names, const std::vector<std::string>& overrides) {
+    std::vector<std::string> files;
+    for (const std::string& name : names) files.push_back(folder.file(name));
+    std::vector<std::string> found;
+    for (const auto& [name, source] : load_config(files, overrides).data.sources) found.push_back(name);
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(sources({"base.yaml", "more.yaml"}, {}), (Names{"code", "more", "text"}));
+  EXPECT_EQ(sources({"base.yaml", "mine.yaml"}, {}), (Names{"mine"}));
+  EXPECT_EQ(sources({"base.yaml", "mine.yaml", "more.yaml"}, {}), (Names{"mine", "more"}));
+  EXPECT_EQ(sources({"base.yaml"}, {"data.sources=!replace {own: x}"}), (Names{"own"}));
+}
+
 // ---- Round trips ----
 
 TEST(ToYaml, GivesTheSameConfigBackForEveryShippedFile) {
   const auto files = shipped_files();
-  ASSERT_EQ(files.size(), 10U);
+  ASSERT_EQ(files.size(), 11U);
   for (const auto& file : files) {
     const Config config = load_config(std::array{file.string()}, {});
     EXPECT_NO_THROW(validate(config)) << file;

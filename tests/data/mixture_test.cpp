@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -14,6 +15,14 @@
 
 namespace tetrad {
 namespace {
+
+TEST(Mixture, PlansWhatItDraws) {
+  Mixture mixture({{"a", 10}, {"b", 7}}, {{0.3, {1, 0}}, {1, {1, 3}}}, 1000, 1);
+  std::array<double, 2> drawn = {};
+  const std::array planned = {mixture.planned_samples(0), mixture.planned_samples(1)};
+  for (int i = 0; i < 1000; ++i) ++drawn[static_cast<std::size_t>(mixture.next().source)];
+  for (std::size_t source = 0; source < 2; ++source) EXPECT_NEAR(planned[source], drawn[source], 2);
+}
 
 using testing::expect_bad_input;
 

@@ -5,6 +5,7 @@
 
 #include "fuzz/targets.h"
 #include "tetrad/http/request.h"
+#include "tetrad/serve/chat_template.h"
 #include "tetrad/serve/completion_stream.h"
 #include "tetrad/serve/completions.h"
 
@@ -39,9 +40,11 @@ void check_stream(const CompletionRequest& request, const CompletionContext& con
   stream.finish();
 }
 
-void check_request(std::string_view body, const CompletionContext& context) {
+using Parse = CompletionRequest(std::string_view, const CompletionContext&, std::uint64_t);
+
+void check_request(Parse* parse, std::string_view body, const CompletionContext& context) {
   try {
-    const CompletionRequest request = parse_completion_request(body, context, 1);
+    const CompletionRequest request = parse(body, context, 1);
     const std::vector<GenerationTask> tasks = tasks_of(request, context);
     require(!tasks.empty() && tasks.size() <= kMaxSequences);
     std::vector<Generation> generations;
@@ -67,9 +70,11 @@ void fuzz_completion_request(std::string_view bytes) {
   context.vocab = 300;  // more than the tokenizer has
   context.max_length = kMaxLength;
   context.max_sequences = kMaxSequences;
-  check_request(bytes, context);
+  check_request(parse_completion_request, bytes, context);
   context.tokenizer = &tokenizer;
-  check_request(bytes, context);
+  check_request(parse_completion_request, bytes, context);
+  context.chat = find_chat_template("plain");
+  check_request(parse_chat_request, bytes, context);
 }
 
 }  // namespace tetrad::testing

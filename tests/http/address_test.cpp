@@ -44,5 +44,20 @@ TEST(Address, KnowsNamesOfThisMachine) {
     EXPECT_FALSE(names_loopback(host)) << host;
 }
 
+TEST(HostHeader, NumbersAreNoNames) {
+  for (const char* host : {"10.0.0.7", "10.0.0.7:8000", "[fe80::1]", "[::1]:80"})
+    EXPECT_TRUE(names_number(host)) << host;
+  for (const char* host : {"", "localhost", "10.0.0.7.example", "10.0.0.7:x", "::1", "1.2.3"})
+    EXPECT_FALSE(names_number(host)) << host;
+}
+
+TEST(HostHeader, NamesAreComparedWithoutPortAndCase) {
+  EXPECT_TRUE(names_host("GPU.example:8000", "gpu.Example"));
+  EXPECT_TRUE(names_host("gpu.example", "gpu.example"));
+  EXPECT_FALSE(names_host("evil.gpu.example", "gpu.example"));
+  EXPECT_FALSE(names_host("gpu.example:x", "gpu.example"));
+  EXPECT_FALSE(names_host("", ""));
+}
+
 }  // namespace
 }  // namespace tetrad

@@ -1,135 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server over real sockets, with a handler that does what the path says.
+// The server over real sockets.
 
 #include "tetrad/http/server.h"
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <mutex>
-#include <set>
-
-#include "support/http_client.h"
+#include "http/running_server.h"
 
 namespace tetrad::testing {
 namespace {
 
 using std::chrono::milliseconds;
-
-/// Counts what happens, so that a test can wait for it.
-class Events {
- public:
-  void add(const std::string& what) {
-    const std::lock_guard lock(mutex_);
-    events_.insert(what);
-    changed_.notify_all();
-  }
-  std::size_t count(const std::string& what) const {
-    const std::lock_guard lock(mutex_);
-    return events_.count(what);
-  }
-  /// Whether it happened so many times, now or within ten seconds.
-  bool happens(const std::string& what, std::size_t times = 1) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return events_.count(what) >= times; });
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::multiset<std::string> events_;
-};
-
-class Handler final : public HttpHandler {
- public:
-  HttpResponse answer(const HttpRequest& request, const IsGone& is_gone) override {
-    if (request.path == "/bad") throw HttpError(415, "that is bad");
-    if (request.path == "/broken") throw std::runtime_error("thrown on purpose");
-    if (request.path == "/full") throw std::bad_alloc();
-    if (request.path == "/wait") wait(is_gone);
-    if (request.path.starts_with("/stream")) return stream(request.path);
-    return text(200, request.method + " " + request.path + " " + request.body);
-  }
-  HttpResponse describe(const HttpError& error) const override { return text(error.status(), error.what()); }
-  void log(const std::string& line) override {
-    lines.add(line.substr(line.find(' ') + 1, line.find(" bytes") - line.find(' ') - 1));
-    throw std::runtime_error("the log is full");
-  }
-
-  Events events;
-  Events lines;
-  std::atomic<bool> is_released = false;
-  std::atomic<bool> gives_up = false;
-
- private:
-  static HttpResponse text(int status, std::string body) {
-    HttpResponse response;
-    response.status = status;
-    response.content_type = "text/plain";
-    response.body = std::move(body);
-    return response;
-  }
-  void wait(const IsGone& is_gone) {
-    events.add("waits");
-    while (!is_released) {
-      if (gives_up) throw HttpError(503, "given up");
-      if (is_gone()) {
-        events.add("is gone");
-        throw HttpError(499, "gone");
-      }
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-  }
-  HttpResponse stream(const std::string& path) {
-    HttpResponse response = text(200, "");
-    response.stream = [this, path](const BodyWriter& write) {
-      if (path == "/stream/bad") throw HttpError(400, "before anything was sent");
-      write("one");
-      write("");
-      write(std::string(100000, 'x'));
-      if (path == "/stream/broken") throw std::runtime_error("in the middle");
-      try {
-        while (path == "/stream/endless") write("more");
-      } catch (...) {
-        events.add("stream ends");
-        throw;
-      }
-      return std::string("note");
-    };
-    return response;
-  }
-};
-
-class Running {
- public:
-  explicit Running(ServerOptions options = {}, HttpServer::Ending ending = {})
-      : server_(std::move(options)), ending_(std::move(ending)) {
-    thread_ = std::thread([this] {
-      server_.run(
-          handler, [this] { return stop_.load(); }, ending_);
-    });
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-  ~Running() { stop(); }
-
-  void ask_to_stop() { stop_ = true; }
-  void stop() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-  std::uint16_t port() const { return server_.port(); }
-  HttpAnswer ask(const std::string& bytes) const { return HttpClient(port()).ask(bytes); }
-  HttpAnswer get(const std::string& path) const { return HttpClient(port()).get(path); }
-
-  Handler handler;
-
- private:
-  HttpServer server_;
-  HttpServer::Ending ending_;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
-};
 
 std::string get_from(const std::string& host) { return "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"; }
 std::string old_get(const std::string& path) { return "GET " + path + " HTTP/1.0\r\n\r\n"; }
@@ -222,6 +103,19 @@ TEST(HttpServer, AnswersToNamesOfThisMachineOnly) {
   options.address.host = "0.0.0.0";
   Running open(options);
   EXPECT_EQ(open.ask(get_from("machine.example")).status, 200) << "whoever lets others in has many names";
+  options.any_name_from_outside = false;
+  options.allowed_hosts = {"machine.example"};
+  Running named(options);
+  EXPECT_EQ(named.ask(get_from("Machine.example:8000")).status, 200);
+  EXPECT_EQ(named.ask(get_from("10.1.2.3:8000")).status, 200) << "no name can be made to point here";
+  EXPECT_EQ(named.ask(get_from("localhost")).status, 200);
+  EXPECT_EQ(named.ask(get_from("evil.example")).status, 403);
+  options.address.host = "127.0.0.1";
+  Running local(options);
+  EXPECT_EQ(local.ask(get_from("machine.example")).status, 200);
+  EXPECT_EQ(local.ask(get_from("10.1.2.3")).status, 403);
+  options.allowed_hosts = {"*"};
+  EXPECT_EQ(Running(options).ask(get_from("evil.example")).status, 200);
 }
 
 TEST(HttpServer, SlowClientsAreCutOff) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -31,7 +33,8 @@ class InspectCommand : public Training {
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
   }
   Outcome inspect(const std::string& run, Words more = {}) {
-    Words words = {"inspect", folder_.file(run), "--batches", "2", "--threads", "1"};
+    Words words = {"inspect", folder_.file(run), "--threads", "1"};
+    if (std::ranges::find(more, "--batches") == more.end()) more.insert(more.end(), {"--batches", "4"});
     words.insert(words.end(), more.begin(), more.end());
     return run_tetrad(words);
   }
@@ -47,7 +50,7 @@ TEST_F(InspectCommand, ReportsLayersOperandsAndASuggestion) {
   const Json json = Json::parse(outcome.out);
   EXPECT_EQ(json["step"], 4);
   EXPECT_EQ(json["forward"], "nvfp4");
-  EXPECT_EQ(json["microbatches"], 2);
+  EXPECT_EQ(json["microbatches"], 4);
   EXPECT_EQ(json["tokens_per_microbatch"], 64);
   EXPECT_EQ(json["losses_of"], "heldout");
   EXPECT_EQ(json["operands"].size(), 8U * 6);
@@ -84,7 +87,26 @@ TEST_F(InspectCommand, ForPeopleItEndsInLinesToPaste) {
   for (const char* words : {"WHAT IS LOST", "wgrad.dy", "blocks.2.qkv", "SENSITIVITY", "One block",
                             "nothing kept", "today", "suggested", "precision:\n  high_precision: {first: "})
     EXPECT_NE(outcome.out.find(words), std::string::npos) << words << " in\n" << outcome.out;
-  EXPECT_NE(outcome.err.find("pass 30 of 30"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("pass 60 of 60"), std::string::npos) << outcome.err;
+}
+
+TEST_F(InspectCommand, FewMicrobatchesClaimNothing) {
+  train("run", "nvfp4");
+  const Outcome outcome = inspect("run", {"--batches", "2", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json["verdict"], "none");
+  EXPECT_TRUE(json["yaml"].is_null());
+  for (const Json& unit : json["units"]) {
+    EXPECT_EQ(unit["suggested"], "quantized");
+    EXPECT_TRUE(unit["bf16"]["gradient_error"]["noise"]);
+  }
+  const Outcome text = inspect("run", {"--batches", "3"});
+  EXPECT_NE(text.out.find("No suggestion: 3 microbatches are too few"), std::string::npos) << text.out;
+  EXPECT_EQ(text.out.find("precision:"), std::string::npos) << text.out;
+  const Outcome refused = inspect("run", {"--batches", "2", "--yaml", folder_.file("kept.yaml")});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "kept.yaml"));
 }
 
 TEST_F(InspectCommand, ABf16RunNeedsARecipe) {

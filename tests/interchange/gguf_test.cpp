@@ -472,6 +472,8 @@ TEST_F(BadGguf, Tensors) {
   expect_refused({"blk.1.ffn_up.weight", "extent of 18446744073709551615"});
   put(up + 4, std::uint64_t{1} << 48), put(up + 12, std::uint64_t{1} << 48);
   expect_refused({"blk.1.ffn_up.weight", "more bytes than can be counted"});
+  put(up + 4, std::uint64_t{0}), put(up + 12, std::uint64_t{1} << 40);
+  expect_refused({"blk.1.ffn_up.weight", "rows of nothing"});
   // rows and columns changed places
   const std::size_t last_up = behind("blk.4.ffn_up.weight");
   put(last_up + 4, std::uint64_t{144}), put(last_up + 12, std::uint64_t{64});

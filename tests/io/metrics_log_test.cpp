@@ -66,6 +66,21 @@ TEST(MetricsLog, CutsByStepAndNotByPlace) {
   EXPECT_NE(read_file(folder / "m").find("\"step\":6"), std::string::npos);
 }
 
+TEST(MetricsLog, CutsWhatCameAfterACheckpoint) {
+  const TemporaryFolder folder;
+  const std::string kept =
+      "{\"kind\":\"step\",\"step\":4}\n{\"kind\":\"checkpoint\",\"step\":4}\n{\"kind\":\"resume\",\"step\":4}"
+      "\n";
+  write_file(folder / "m", kept + "{\"kind\":\"event\",\"step\":4}\n{\"kind\":\"step\",\"step\":5}\n");
+  MetricsLog log(folder / "m", 4);
+  EXPECT_TRUE(log.cut_after_checkpoint(4));
+  EXPECT_EQ(read_file(folder / "m"), kept);
+
+  write_file(folder / "n", "{\"kind\":\"step\",\"step\":4}\n{\"kind\":\"event\",\"step\":4}\n");
+  MetricsLog without(folder / "n", 4);
+  EXPECT_FALSE(without.cut_after_checkpoint(4)) << "killed before the line of the checkpoint";
+}
+
 TEST(MetricsLog, DropsDamagedLines) {
   const TemporaryFolder folder;
   const std::string bad = std::string(20, '\0') + "\nnot json\n[]\n{}\n{\"step\":1.5}\n{\"step\":\"1\"}\n\n" +

@@ -247,6 +247,10 @@ TEST(Safetensors, RefusesSizesThatDoNotFit) {
   expect_entry_refused(entry("U8", "4294967296,4294967296", "0,0"), {"overflow"}, 0);
   expect_entry_refused(entry("F32", "4611686018427387904", "0,0"), {"overflow"}, 0);
   expect_entry_refused(entry("U8", "0,4294967296,4294967296", "0,0"), {"overflow"}, 0);
+  // Nothing overflows here, but who walks over these rows does not come back.
+  expect_entry_refused(entry("F32", "1099511627776,0", "0,0"), {"rows of nothing"}, 0);
+  expect_entry_refused(entry("F32", "0,1099511627776", "0,0"), {"rows of nothing"}, 0);
+  EXPECT_EQ(parse(file_of("{\"t\":" + entry("F32", "131072,0", "0,0") + "}", 0)).tensors[0].shape[0], 131072);
   std::string ones = "4";
   for (int i = 1; i < 64; ++i) ones += ",1";
   EXPECT_EQ(parse(file_of("{\"t\":" + entry("U8", ones, "0,4") + "}", 4)).tensors[0].shape.size(), 64U);

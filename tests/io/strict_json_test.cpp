@@ -43,6 +43,11 @@ TEST(StrictJson, RefusesWhatLibrariesLetPassOrGuessAt) {
   refused(std::string_view("{}\0", 3), "zero byte");
   refused("\"\\ud800\"", "byte");
   expect_bad_input([] { parse_strict_json("[1, 2]", "it", {.bytes = 5}); }, {"6 bytes", "5"});
+  expect_bad_input([] { parse_strict_json("[1, [], {}]", "it", {.values = 3}); }, {"more than 3 values"});
+  EXPECT_EQ(parse_strict_json("[1, [], {}]", "it", {.values = 4}).size(), 3U);
+  const std::string objects = R"([{"a": 1}, {"b": 2}])";
+  expect_bad_input([&] { parse_strict_json(objects, "it", {.members = 1}); }, {"more than 1 members"});
+  EXPECT_EQ(parse_strict_json(objects, "it", {.members = 2}).size(), 2U);
 }
 
 TEST(StrictJson, WholeNumbersAreWhole) {

@@ -124,12 +124,17 @@ TEST(CompletionRequest, RefusesWhatItCannotDo) {
            {R"("stream_options": {})", "stream_options"},
            {R"("stream": true, "stream_options": true)", "stream_options"},
            {R"("stream": true, "stream_options": {"include_usage": 1})", "include_usage"},
-           {R"("stream": true, "stream_options": {"include_use": true})", "include_use"},
            {R"("suffix": "b")", "suffix"},
            {R"("presence_penalty": 0.5)", "presence_penalty"},
            {R"("frequency_penalty": -0.5)", "frequency_penalty"},
            {R"("logit_bias": {"1": 2})", "logit_bias"},
-           {R"("max_token": 3)", "max_token"}})
+           {R"("repetition_penalty": 1.1)", "repetition_penalty"},
+           {R"("min_p": 0.1)", "min_p"},
+           {R"("ignore_eos": true)", "ignore_eos"},
+           {R"("stop_token_ids": [1])", "stop_token_ids"},
+           {R"("tools": [{}])", "tools"},
+           {R"("response_format": {"type": "json_object"})", "response_format"},
+           {R"("guided_regex": "a*")", "guided_regex"}})
     expect_refused(with(member), parameter);
   expect_refused(with(R"("model": "large")"), "model", 404);
   expect_refused(R"({"prompt": "a"})", "prompt", 400, nullptr);
@@ -143,6 +148,33 @@ TEST(CompletionRequest, RefusesWhatItCannotDo) {
                      "]}",
                  "prompt");
   expect_refused(R"({"prompt": ["a","a","a","a","a","a","a","a","a","a","a"]})", "prompt");
+}
+
+TEST(CompletionRequest, IgnoresWhatDoesNoHarm) {
+  const CompletionRequest request =
+      parse(R"({"prompt": "a", "max_token": 3, "metadata": {"x": [1]}, "min_p": 0,
+      "response_format": {"type": "text"}, "stream": true, "stream_options": {"include_use": true}})");
+  EXPECT_EQ(request.max_tokens, 16);
+  EXPECT_EQ(request.warnings, std::vector<std::string>({"\"include_use\" is not known here and was ignored",
+                                                        "\"max_token\" is not known here and was ignored",
+                                                        "\"metadata\" is not known here and was ignored"}));
+  EXPECT_TRUE(parse(R"({"prompt": "a", "user": "me", "suffix": null})").warnings.empty());
+  std::string many = R"({"prompt": "a")";
+  for (int i = 0; i < 50; ++i) many += ", \"m" + std::to_string(i) + "\": 1";
+  EXPECT_EQ(parse(many + "}").warnings.size(), 17U) << "not a line for each of any number";
+}
+
+TEST(CompletionRequest, KnowsItsMemory) {
+  const auto bytes = [](const std::string& members) {
+    return parse(R"({"prompt": "abcd")" + members + "}").bytes();
+  };
+  const std::size_t plain = bytes("");
+  EXPECT_GE(plain, 16U * 256);
+  EXPECT_GT(bytes(R"(, "max_tokens": 32)"), plain);
+  EXPECT_GT(bytes(R"(, "n": 2)"), 2 * plain - 100);
+  EXPECT_GT(bytes(R"(, "logprobs": 0)"), plain + 16 * 500);
+  EXPECT_GT(bytes(R"(, "logprobs": 5)"), bytes(R"(, "logprobs": 0)") + 16 * 5 * 200);
+  EXPECT_GT(bytes(R"(, "logprobs": 0, "echo": true)"), bytes(R"(, "logprobs": 0)") + 4 * 500);
 }
 
 TEST(CompletionRequest, MayHaveSoManyTokensInAll) {

@@ -4,93 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
-#include <thread>
 
-#include "support/http_client.h"
-#include "support/process.h"
+#include "serve/serve_program.h"
 
 namespace tetrad::testing {
 namespace {
-
-using Json = nlohmann::json;
-using Words = std::vector<std::string>;
-
-/// A server that listens, and what a test asks it.
-class Server {
- public:
-  explicit Server(Words arguments) : program_(with_defaults(std::move(arguments))) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    constexpr std::string_view kBefore = "listening on http://127.0.0.1:";
-    while (program_.out().find('\n') == std::string::npos) {
-      if (program_.finished() || std::chrono::steady_clock::now() > deadline)
-        throw std::runtime_error("the server does not start: " + program_.err());
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    port_ = static_cast<std::uint16_t>(std::stoi(program_.out().substr(kBefore.size())));
-  }
-
-  std::uint16_t port() const { return port_; }
-  RunningTetrad& program() { return program_; }
-  HttpAnswer get(const std::string& path) const { return HttpClient(port_).get(path); }
-  HttpAnswer post(const std::string& path, const std::string& body) const {
-    return HttpClient(port_).post(path, body);
-  }
-  HttpAnswer complete(const std::string& body) const { return post("/v1/completions", body); }
-  HttpAnswer ask(const std::string& bytes) const { return HttpClient(port_).ask(bytes); }
-  bool is_well() const { return get("/health").status == 200; }
-  /// Waits until the log has a line with this.
-  bool logs(const std::string& text) const {
-    for (int i = 0; i < 1000; ++i) {
-      if (program_.err().find(text) != std::string::npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  }
-
- private:
-  static Words with_defaults(Words arguments) {
-    arguments.insert(arguments.begin(), "serve");
-    for (const char* word : {"--port", "0", "--backend", "cpu", "--threads", "1"})
-      arguments.emplace_back(word);
-    return arguments;
-  }
-
-  RunningTetrad program_;
-  std::uint16_t port_ = 0;
-};
-
-/// A model of bytes that was trained for two steps; made once.
-class ServeCommand : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    shared_folder = std::make_unique<TemporaryFolder>();
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * i) + " of the text\n";
-    write_file(shared_folder->file("text.txt"), text);
-    Outcome made =
-        run_tetrad({"data", "prepare", shared_folder->file("text.txt"), "-o", shared_folder->file("data")});
-    ASSERT_EQ(made.exit_code, 0) << made.err;
-    write_file(
-        shared_folder->file("config.yaml"),
-        "model: {name: tiny, pattern: '*-M-', hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 64,\n"
-        "        vocab: 256, mamba: {heads: 16, head_dim: 4, groups: 1, state: 16, chunk: 16}}\n"
-        "precision: {recipe: nvfp4, high_precision: {first: 0, last: 1}}\n"
-        "data: {sources: {text: " +
-            shared_folder->file("data") +
-            "}}\n"
-            "train: {steps: 2, batch: 2, sequence: 64}\nrun: {backend: cpu}\n");
-    made = run_tetrad({"train", shared_folder->file("config.yaml"), "--out", run()});
-    ASSERT_EQ(made.exit_code, 0) << made.err;
-  }
-  static void TearDownTestSuite() { shared_folder.reset(); }
-
-  static std::string run() { return shared_folder->file("run"); }
-
-  static std::unique_ptr<TemporaryFolder> shared_folder;
-};
-
-std::unique_ptr<TemporaryFolder> ServeCommand::shared_folder;
 
 TEST_F(ServeCommand, ScoresAreThoseOfTheScoreCommand) {
   write_file(shared_folder->file("ids.txt"),
@@ -172,7 +90,7 @@ TEST_F(ServeCommand, AnswersErrorsAndStaysUp) {
       {"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
       {"DELETE /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 405},
       {"GET /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n", 405},
-      {"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", 404},
+      {HttpClient::post_request("/v1/chat/completions", "{}"), 404},
       {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", 415},
       {"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + std::string(20000, 'x') + "\r\n\r\n", 431},
       {HttpClient::post_request("/v1/completions", std::string(2001, ' ')), 413},
@@ -326,7 +244,8 @@ TEST_F(ServeCommand, StreamsEndWithTheirClients) {
 }
 
 TEST_F(ServeCommand, SoMuchIsUnderWayAndNoMore) {
-  const Server server({run(), "--max-length", "70000"});
+  // A token takes a quarter of a kilobyte: there is room for four of these, and some small ones.
+  const Server server({run(), "--max-length", "70000", "--memory-budget", "280000000"});
   const std::string large = R"({"prompt": "a", "max_tokens": 65000, "n": 4, "stream": true})";
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 4; ++i) {
@@ -338,6 +257,8 @@ TEST_F(ServeCommand, SoMuchIsUnderWayAndNoMore) {
   EXPECT_EQ(refused.status, 503);
   EXPECT_NE(refused.head.find("Retry-After: 1\r\n"), std::string::npos);
   EXPECT_EQ(server.complete(R"({"prompt": "a", "max_tokens": 2})").status, 200) << "what is small still fits";
+  EXPECT_EQ(server.complete(R"({"prompt": "a", "max_tokens": 65000, "n": 4, "logprobs": 5})").status, 413)
+      << "what never fits does not wait";
   clients.clear();
   int status = 503;  // until the server has noticed
   while (status == 503) {
@@ -399,7 +320,7 @@ TEST_F(ServeCommand, WorkThatTakesTooLongIsGivenUpAtTheEnd) {
 TEST_F(ServeCommand, ExplainsItself) {
   const Outcome help = run_tetrad({"serve", "--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* word : {"Examples:", "--max-length", "127.0.0.1", "lm_eval"})
+  for (const char* word : {"Examples:", "--max-length", "127.0.0.1", "--port", "8000", "lm_eval"})
     EXPECT_NE(help.out.find(word), std::string::npos) << word;
 }
 

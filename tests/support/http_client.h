@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -34,7 +35,10 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
-  explicit HttpClient(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  /// `window`: bytes that it lets wait for it, if that is not left to the system.
+  explicit HttpClient(std::uint16_t port, int window = 0)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (window > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &window, sizeof(window));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -91,11 +95,11 @@ class HttpClient {
   /// What has come and was not taken for a response.
   const std::string& received() const { return received_; }
   /// Waits for more, at most ten seconds; false if nothing comes.
-  bool receive_some() {
+  bool receive_some(std::size_t at_most = 65536) {
     pollfd entry{socket_, POLLIN, 0};
     if (::poll(&entry, 1, 10'000) <= 0) return false;
     char bytes[65536];
-    const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
+    const ssize_t count = ::recv(socket_, bytes, std::min(at_most, sizeof(bytes)), 0);
     ended_ = count <= 0;
     if (count > 0) received_.append(bytes, static_cast<std::size_t>(count));
     return count > 0;

@@ -4,10 +4,12 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,6 +22,7 @@ struct Outcome {
   int exit_code = -1;  //!< -1: killed by a signal
   std::string out;
   std::string err;
+  std::int64_t peak_memory = 0;  //!< bytes that it had in memory at once
 };
 
 /// The program, running. TETRAD_PROGRAM is defined by the build.
@@ -55,6 +58,12 @@ class RunningTetrad {
   }
 
   void send(int signal) const { kill(child_, signal); }
+  /// The most memory that it has had in bytes, as the system counts it.
+  std::size_t peak_memory() const {
+    const std::string status = read_file("/proc/" + std::to_string(child_) + "/status");
+    constexpr const char* kPeak = "VmHWM:";
+    return std::stoul(status.substr(status.find(kPeak) + std::string(kPeak).size())) * 1024;
+  }
   bool finished() const {
     siginfo_t info = {};
     return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -65,9 +74,11 @@ class RunningTetrad {
   std::string err() const { return read_file(err_); }
   Outcome wait() {
     int status = 0;
-    waitpid(child_, &status, 0);
+    rusage usage = {};
+    wait4(child_, &status, 0, &usage);
     child_ = 0;
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out_), read_file(err_)};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out_), read_file(err_),
+            usage.ru_maxrss * 1024};
   }
 
  private:

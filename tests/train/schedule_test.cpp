@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t kSteps = 100;
 
 double rate(const ScheduleConfig& schedule, std::int64_t step) {
-  return learning_rate(schedule, 2.0, step, kSteps);
+  return learning_rate(schedule, 2.0, step, {kSteps, 1000});
 }
 
 TEST(Schedule, WarmUpIsLinearAndReachesThePeak) {
@@ -35,11 +35,30 @@ TEST(Schedule, CosineFallsFromTheEndOfTheWarmUp) {
   EXPECT_NEAR(rate(schedule, 99), 0.2, 1e-12);
 }
 
+TEST(Schedule, PartsMayBeStepsOrTokens) {
+  const ScheduleConfig fractions{.kind = "wsd", .warmup = 0.1, .decay = 0.2, .final = 0.01};
+  ScheduleConfig in_steps = fractions;
+  in_steps.warmup_steps = 10;
+  in_steps.decay_steps = 20;
+  ScheduleConfig in_tokens = fractions;
+  in_tokens.warmup_tokens = 9'500;  // a step that is begun counts
+  in_tokens.decay_tokens = 20'000;
+  for (ScheduleConfig* other : {&in_steps, &in_tokens}) {
+    other->warmup = 0.5;  // does not count
+    other->decay = 0.5;
+    for (std::int64_t step = 0; step < kSteps; ++step)
+      EXPECT_DOUBLE_EQ(rate(*other, step), rate(fractions, step)) << step;
+  }
+  in_steps.warmup_steps = 1000;  // longer than the run
+  EXPECT_DOUBLE_EQ(rate(in_steps, 99), 2.0);
+}
+
 TEST(Schedule, WithoutWarmUpOrDecayNothingDividesByZero) {
   EXPECT_DOUBLE_EQ(rate({.kind = "wsd", .warmup = 0, .decay = 0, .final = 0}, 0), 2.0);
   EXPECT_DOUBLE_EQ(rate({.kind = "wsd", .warmup = 0, .decay = 0, .final = 0}, 99), 2.0);
   EXPECT_DOUBLE_EQ(rate({.kind = "wsd", .warmup = 1, .decay = 0, .final = 0}, 99), 2.0);
-  EXPECT_DOUBLE_EQ(learning_rate({.kind = "wsd", .warmup = 0, .decay = 1, .final = 0.5}, 1.0, 0, 1), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate({.kind = "wsd", .warmup = 0, .decay = 1, .final = 0.5}, 1.0, 0, {1, 1000}),
+                   0.5);
 }
 
 }  // namespace

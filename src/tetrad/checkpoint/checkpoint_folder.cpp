@@ -2,6 +2,7 @@
 #include "tetrad/checkpoint/checkpoint_folder.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,12 +27,27 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
 
-/// A system call on a part of a checkpoint failed.
+/// A system call on a part of a checkpoint failed: it may be good, and readable the next time. Not so what is
+/// there instead of a folder or file.
 [[noreturn]] void unreadable(std::string_view name) {
   const int code = errno;
-  const bool machine = code == EMFILE || code == ENFILE || code == ENOMEM;
+  const bool is_damage = code == ENOENT || code == ENOTDIR || code == ELOOP || code == ENXIO;
   errno = code;
-  fail_errno(fmt::format("{} cannot be read", name), machine ? ExitCode::failure : ExitCode::bad_input);
+  fail_errno(fmt::format("{} cannot be read", name), is_damage ? ExitCode::bad_input : ExitCode::failure);
+}
+
+/// A lock on the manifest, which is written once and then never replaced.
+std::optional<FileDescriptor> lock_manifest(const fs::path& folder, int kind) {
+  const fs::path path = folder / kManifestName;
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file.is_open()) return std::nullopt;
+  if (::flock(file.get(), kind | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  struct stat locked {};
+  struct stat named {};
+  const bool is_still_there = ::fstat(file.get(), &locked) == 0 && ::stat(path.c_str(), &named) == 0 &&
+                              locked.st_ino == named.st_ino && locked.st_dev == named.st_dev;
+  if (!is_still_there) return std::nullopt;
+  return file;
 }
 
 /// A regular file of the folder, and its size.
@@ -151,6 +167,20 @@ Manifest verify_checkpoint(const fs::path& folder, Reread reread) {
                  listed.name, kManifestName);
   }
   return manifest;
+}
+
+std::optional<FileDescriptor> lock_for_reading(const fs::path& folder) {
+  return lock_manifest(folder, LOCK_SH);
+}
+
+std::optional<FileDescriptor> lock_for_deleting(const fs::path& folder) {
+  return lock_manifest(folder, LOCK_EX);
+}
+
+std::uint64_t checkpoint_bytes(const fs::path& folder) {
+  std::uint64_t bytes = fs::file_size(folder / kManifestName);
+  for (const ManifestFile& listed : read_manifest(open_folder(folder).get()).files) bytes += listed.bytes;
+  return bytes;
 }
 
 bool looks_complete(const fs::path& folder) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tetrad/checkpoint/manifest.h"
+#include "tetrad/io/mapped_file.h"
 
 namespace tetrad {
 
@@ -42,9 +43,19 @@ enum class Reread : std::uint8_t {
 };
 
 /// The manifest, and that of every file the size and the hash are right. Throws Error: (bad input) says what
-/// is wrong with the checkpoint; (failure) is the machine's fault (no memory, no descriptors) and says
-/// nothing about it.
+/// is wrong with the checkpoint; (failure) is the machine's fault (a disk that cannot be read, no memory, no
+/// descriptors) and says nothing about it.
 Manifest verify_checkpoint(const std::filesystem::path& folder, Reread reread = Reread::cached);
+
+/// Marks a checkpoint as one that is being read, until the descriptor is closed or the process ends. Nothing
+/// if it is gone, or about to be deleted. Where the file system knows no locks, it is not marked.
+std::optional<FileDescriptor> lock_for_reading(const std::filesystem::path& folder);
+
+/// Whether nobody reads it; until the descriptor is closed nobody can begin to.
+std::optional<FileDescriptor> lock_for_deleting(const std::filesystem::path& folder);
+
+/// Bytes of all files of a verified checkpoint.
+std::uint64_t checkpoint_bytes(const std::filesystem::path& folder);
 
 /// verify_checkpoint() without the hashes: quick, and finds what a killed or full machine leaves.
 bool looks_complete(const std::filesystem::path& folder);

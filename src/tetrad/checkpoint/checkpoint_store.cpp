@@ -27,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kLatest = "latest";  // names the newest checkpoint, for people
+
 fs::path step_path(const fs::path& folder, std::int64_t step) {
   return folder / fmt::format("step-{}", step);
 }
@@ -151,7 +153,7 @@ std::vector<FoundCheckpoint> CheckpointStore::list() const {
   return found;
 }
 
-WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents) {
+WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents, const Stays& stays) {
   const auto start = std::chrono::steady_clock::now();
   check_contents(contents);
   Writing writing;
@@ -166,6 +168,7 @@ WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents) {
     for (const FoundCheckpoint& found : list())
       if (writing.previous.empty() && looks_complete(found.path)) writing.previous = found.path;
     remove_stale(writing.result.warnings);
+    check_space(contents);
     write_files(writing, contents);
     publish(writing, contents.step);
   } catch (const Error& error) {
@@ -176,13 +179,30 @@ WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents) {
                 ExitCode::failure);
   }
   try {
-    write_file_atomically(folder_ / "latest", fmt::format("step-{}\n", contents.step));
+    write_file_atomically(folder_ / kLatest, fmt::format("step-{}\n", contents.step));
   } catch (const Error& error) {
     writing.result.warnings.emplace_back(error.what());
   }
-  retire_old(contents.step, writing.result.warnings);
+  retire_old(contents.step, stays, writing.result.warnings);
   writing.result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return std::move(writing.result);
+}
+
+/// Before anything is written: a disk that is filled to its last byte fails others too.
+void CheckpointStore::check_space(const CheckpointContents& contents) const {
+  std::uintmax_t needed = 0;
+  for (const auto& [name, tensors] : contents.tensor_files)
+    for (const NamedTensor& tensor : tensors) needed += tensor.bytes.size();
+  for (const auto& [name, text] : contents.text_files) needed += text.size();
+  std::error_code error;
+  const fs::space_info space = fs::space(folder_, error);
+  if (error) return;  // a file system that does not tell
+  const std::uintmax_t available = failpoint("checkpoint.space") != 0 ? 0 : space.available;
+  if (needed > available)
+    throw Error(fmt::format("it needs {:.3f} GB, and the disk of {:?} has {:.3f} GB free",
+                            static_cast<double>(needed) / 1e9, folder_.native(),
+                            static_cast<double>(available) / 1e9),
+                ExitCode::failure);
 }
 
 fs::path CheckpointStore::make_temporary(std::int64_t step) {
@@ -247,21 +267,23 @@ void CheckpointStore::remove_stale(std::vector<std::string>& warnings) {
   if (!exclusive_) return;
   for (const CheckpointEntry& entry : scan_checkpoints(folder_))
     if (entry.kind == EntryKind::temporary) remove_folder(entry.path, warnings);
-  std::error_code ignored;
-  for (fs::directory_iterator it(folder_, ignored), end; !ignored && it != end; it.increment(ignored))
-    if (it->path().filename().native().starts_with("latest.tmp.")) ::unlink(it->path().c_str());
+  remove_leftovers(folder_, kLatest);
 }
 
 /// Checkpoints that are not complete are neither counted nor deleted: newest_good() will put them in
 /// quarantine.
-void CheckpointStore::retire_old(std::int64_t newest, std::vector<std::string>& warnings) {
+void CheckpointStore::retire_old(std::int64_t newest, const Stays& stays,
+                                 std::vector<std::string>& warnings) {
   for (const CheckpointEntry& entry : scan_checkpoints(folder_))
     if (entry.kind == EntryKind::set_aside && entry.step <= newest &&
-        is_there(step_path(folder_, entry.step)))
+        is_there(step_path(folder_, entry.step)) && lock_for_deleting(entry.path))
       remove_folder(entry.path, warnings);
   std::int64_t kept = 1;
   for (const FoundCheckpoint& found : list()) {
     if (found.step >= newest || !looks_complete(found.path) || ++kept <= keep_) continue;
+    if (stays && stays(found.step)) continue;
+    const std::optional<FileDescriptor> nobody_reads = lock_for_deleting(found.path);
+    if (!nobody_reads) continue;  // the next time, then
     // Without its name first: a kill halfway through leaves rubbish, not half a checkpoint.
     const fs::path rubbish = unused_path(folder_ / fmt::format("step-{}.tmp.", found.step));
     if (failpoint_fails("checkpoint.retire") || !rename_path(found.path, rubbish)) {
@@ -272,7 +294,8 @@ void CheckpointStore::retire_old(std::int64_t newest, std::vector<std::string>& 
   }
 }
 
-std::optional<FoundCheckpoint> CheckpointStore::newest_good(std::vector<CheckpointProblem>& problems) {
+std::optional<FoundCheckpoint> CheckpointStore::newest_good(std::vector<CheckpointProblem>& problems,
+                                                            std::int64_t limit) {
   if (scan_checkpoints(folder_).empty()) return std::nullopt;
   lock();
   std::vector<CheckpointProblem> bad;
@@ -281,16 +304,21 @@ std::optional<FoundCheckpoint> CheckpointStore::newest_good(std::vector<Checkpoi
     restore_set_aside();
     const std::vector<FoundCheckpoint> found = list();
     const auto candidate = std::ranges::find_if(found, [&](const FoundCheckpoint& checkpoint) {
-      return std::ranges::none_of(bad, [&](const CheckpointProblem& problem) {
-        return problem.path == checkpoint.path && problem.moved_to.empty();
-      });
+      return checkpoint.step <= limit && std::ranges::none_of(bad, [&](const CheckpointProblem& problem) {
+               return problem.path == checkpoint.path && problem.moved_to.empty();
+             });
     });
     if (candidate == found.end()) break;
     try {
       verify_checkpoint(candidate->path);
       good = *candidate;
     } catch (const Error& error) {
-      if (error.exit_code() != ExitCode::bad_input) throw;
+      if (error.exit_code() != ExitCode::bad_input)
+        throw Error(
+            fmt::format("the checkpoint {:?} cannot be verified: {}; it stays where it is: try again, or "
+                        "move it away to go on from an older one",
+                        candidate->path.native(), error.what()),
+            ExitCode::failure);
       CheckpointProblem problem{candidate->path, error.what(), {}};
       fs::path quarantine = candidate->path;
       quarantine = unused_path(quarantine += ".bad.");
@@ -316,7 +344,38 @@ std::optional<FoundCheckpoint> CheckpointStore::newest_good(std::vector<Checkpoi
                   folder_.native(), describe(bad)));
 }
 
-fs::path open_checkpoint(const fs::path& path, std::vector<CheckpointProblem>& problems) {
+namespace {
+
+/// Verified while it cannot be deleted; nothing if it is gone.
+std::optional<OpenCheckpoint> open_one(const fs::path& path) {
+  std::optional<FileDescriptor> lock = lock_for_reading(path);
+  if (!lock && !is_there(path / kManifestName) && !is_there(path)) return std::nullopt;
+  verify_checkpoint(path);
+  return OpenCheckpoint(path, lock ? std::move(*lock) : FileDescriptor());
+}
+
+/// The newest good one, as far as one look tells. Those that have disappeared meanwhile are counted in
+/// `gone`.
+std::optional<OpenCheckpoint> open_newest(const fs::path& folder, std::vector<CheckpointProblem>& bad,
+                                          int& gone) {
+  for (const CheckpointEntry& entry : scan_checkpoints(folder)) {
+    if (entry.kind != EntryKind::checkpoint && entry.kind != EntryKind::set_aside) continue;
+    try {
+      if (std::optional<OpenCheckpoint> open = open_one(entry.path)) return open;
+      ++gone;
+    } catch (const Error& error) {
+      if (is_there(entry.path))
+        bad.push_back({entry.path, error.what(), {}});
+      else
+        ++gone;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+OpenCheckpoint open_checkpoint(const fs::path& path, std::vector<CheckpointProblem>& problems) {
   fs::path given = path.has_filename() ? path : path.parent_path();  // "RUN/" is RUN
   const auto is_folder = [](const fs::path& p) {
     std::error_code ignored;
@@ -327,29 +386,28 @@ fs::path open_checkpoint(const fs::path& path, std::vector<CheckpointProblem>& p
 
   const bool is_run = is_folder(given / "checkpoints");
   if (is_there(given / kManifestName) || (!is_run && parse_entry(given).kind == EntryKind::checkpoint)) {
+    std::string reason = "it was deleted meanwhile";
     try {
-      verify_checkpoint(given);
-      return given;
+      if (std::optional<OpenCheckpoint> open = open_one(given)) return std::move(*open);
     } catch (const Error& error) {
-      no_checkpoint(fmt::format("the checkpoint {:?} cannot be used: {}; choose another one of the same run",
-                                path.native(), error.what()));
+      reason = error.what();
     }
+    no_checkpoint(fmt::format("the checkpoint {:?} cannot be used: {}; choose another one of the same run",
+                              path.native(), reason));
   }
   const fs::path folder = is_run ? given / "checkpoints" : given;
+  // A run that goes on deletes old checkpoints and writes new ones: then it is looked for again.
+  constexpr int kAttempts = 20;
   std::vector<CheckpointProblem> bad;
-  std::optional<fs::path> good;
-  for (const CheckpointEntry& entry : scan_checkpoints(folder)) {
-    if (entry.kind != EntryKind::checkpoint && entry.kind != EntryKind::set_aside) continue;
-    try {
-      verify_checkpoint(entry.path);
-      good = entry.path;
-      break;
-    } catch (const Error& error) {
-      bad.push_back({entry.path, error.what(), {}});
-    }
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    bad.clear();
+    int gone = 0;
+    std::optional<OpenCheckpoint> open = open_newest(folder, bad, gone);
+    if (!open && gone > 0) continue;
+    problems.insert(problems.end(), bad.begin(), bad.end());
+    if (open) return std::move(*open);
+    break;
   }
-  problems.insert(problems.end(), bad.begin(), bad.end());
-  if (good) return *good;
   no_checkpoint(
       fmt::format("there is no checkpoint in {:?} that can be used{}", folder.native(), describe(bad)));
 }

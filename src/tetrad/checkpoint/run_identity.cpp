@@ -47,7 +47,8 @@ bool is_run_id(const std::string& text) {
   return true;
 }
 
-void check_same_run(const RunIdentity& saved, const RunIdentity& now, const std::string& checkpoint) {
+void check_same_run(const RunIdentity& saved, const RunIdentity& now, const std::string& checkpoint,
+                    bool may_add_sources) {
   if (!saved.id.empty() && saved.id != now.id)
     refuse(
         fmt::format("{} is a checkpoint of another run ({}) than this one ({}): move it away; to begin a run "
@@ -55,8 +56,11 @@ void check_same_run(const RunIdentity& saved, const RunIdentity& now, const std:
                     checkpoint, saved.id, now.id));
   if (saved.data.empty()) return;
   for (const auto& [source, ignored] : now.data)
-    if (!saved.data.contains(source))
-      refuse(fmt::format("the run began without the data source {}: leave it out", source));
+    if (!may_add_sources && !saved.data.contains(source))
+      refuse(fmt::format(
+          "the run began without the data source {}: leave it out, or say with --change that it is "
+          "to be added",
+          source));
   for (const auto& [source, hash] : saved.data) {
     const auto found = now.data.find(source);
     if (found == now.data.end())

@@ -22,7 +22,9 @@ std::string new_run_id();
 bool is_run_id(const std::string& text);
 
 /// Throws Error (no_checkpoint) unless `now` can go on where `saved`, of `checkpoint`, ended: the same run
-/// with the same data. What `saved` did not record is not compared.
-void check_same_run(const RunIdentity& saved, const RunIdentity& now, const std::string& checkpoint);
+/// with the same data, to which sources may be added if `may_add_sources`. What `saved` did not record is not
+/// compared.
+void check_same_run(const RunIdentity& saved, const RunIdentity& now, const std::string& checkpoint,
+                    bool may_add_sources = false);
 
 }  // namespace tetrad

@@ -92,6 +92,10 @@ std::string state_text(const RunState& state) {
                          {"loss_watch", state.loss_watch},
                          {"tokenizer_hash", state.tokenizer_hash},
                          {"build", state.build}};
+  json["scheduled_step"] = state.scheduled_step;
+  json["rollbacks"] = state.rollbacks;
+  json["rollback_samples"] = state.rollback_samples;
+  if (state.best) json["best"] = {{"step", state.best->step}, {"loss", state.best->loss}};
   if (!state.bits_depend_on.empty()) json["bits_depend_on"] = state.bits_depend_on;
   if (!state.identity.id.empty())
     json["run"] = {
@@ -140,14 +144,23 @@ RunState load_state(const std::filesystem::path& checkpoint) {
     if (json.at("version") != kStateVersion)
       unusable("{} has version {}; this program reads {}", (checkpoint / kStateFile).string(),
                json.at("version").dump(), kStateVersion);
-    return {json.at("step").get<std::int64_t>(),
-            json.at("skips_in_row").get<std::int64_t>(),
-            json.at("data"),
-            json.at("loss_watch"),
-            json.at("tokenizer_hash").get<std::string>(),
-            json.at("build").get<std::string>(),
-            json.value("bits_depend_on", BitsDependOn()),
-            identity_in(json)};
+    RunState state;
+    json.at("step").get_to(state.step);
+    if (state.step < 0)
+      unusable("{} says step {}, which no run has", (checkpoint / kStateFile).string(), state.step);
+    json.at("skips_in_row").get_to(state.skips_in_row);
+    state.data = json.at("data");
+    state.loss_watch = json.at("loss_watch");
+    json.at("tokenizer_hash").get_to(state.tokenizer_hash);
+    json.at("build").get_to(state.build);
+    state.bits_depend_on = json.value("bits_depend_on", BitsDependOn());
+    state.identity = identity_in(json);
+    state.scheduled_step = json.value("scheduled_step", state.step);  // 0.1.0 went back to any
+    state.rollbacks = json.value("rollbacks", std::int64_t{0});
+    state.rollback_samples = json.value("rollback_samples", std::int64_t{0});
+    if (const auto best = json.find("best"); best != json.end())
+      state.best = {best->at("step").get<std::int64_t>(), best->at("loss").get<double>()};
+    return state;
   } catch (const nlohmann::json::exception& error) {
     unusable("{} cannot be used: {}", (checkpoint / kStateFile).string(), error.what());
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/compare/machine.h"
+#include "tetrad/io/json_text.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -22,7 +23,7 @@ void write_machine(const std::filesystem::path& trial_folder, const Machine& mac
                                {"threads", machine.threads},
                                {"peak_tflops", machine.peak_tflops},
                                {"peak_name", machine.peak_name}};
-  write_file_atomically(file_in(trial_folder), json.dump(2) + "\n");
+  write_file_atomically(file_in(trial_folder), json_text(json, 2) + "\n");
 }
 
 std::optional<Machine> read_machine(const std::filesystem::path& trial_folder) {

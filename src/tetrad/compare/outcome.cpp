@@ -82,7 +82,19 @@ void add_health(const TrialOutcome& trial, ArmOutcome& arm) {
   arm.skipped_steps += std::ranges::count_if(trial.metrics.train, &TrainPoint::skipped);
 }
 
-void add_cost(ArmOutcome& arm) {
+/// The fastest product that any process measured on a machine: one that was busy at the time measures too
+/// little.
+double best_peak(const std::vector<ArmOutcome>& arms, const Machine& machine) {
+  double best = 0;
+  for (const ArmOutcome& arm : arms)
+    for (const TrialOutcome& trial : arm.trials)
+      if (trial.machine && trial.machine->backend == machine.backend &&
+          trial.machine->device == machine.device && trial.machine->threads == machine.threads)
+        best = std::max(best, trial.machine->peak_tflops);
+  return best;
+}
+
+void add_cost(const std::vector<ArmOutcome>& arms, ArmOutcome& arm) {
   const Config& config = arm.trials.front().trial->config;
   const double tflop_per_token = training_flops_per_token(config.model, config.train.sequence) / 1e12;
   std::vector<double> speeds;
@@ -104,8 +116,8 @@ void add_cost(ArmOutcome& arm) {
     }
     if (const std::optional<double> speed = median_speed(trial.metrics)) {
       speeds.push_back(*speed);
-      if (trial.machine && trial.machine->peak_tflops > 0)
-        utilisations.push_back(tflop_per_token * *speed / trial.machine->peak_tflops);
+      if (const double peak = trial.machine ? best_peak(arms, *trial.machine) : 0; peak > 0)
+        utilisations.push_back(tflop_per_token * *speed / peak);
     }
     if (tokens > 0) joules.push_back(energy / tokens);
     for (const CheckpointPoint& checkpoint : trial.metrics.checkpoints) {
@@ -115,7 +127,8 @@ void add_cost(ArmOutcome& arm) {
   }
   arm.tokens_per_s = mean(speeds);
   arm.tflops = tflop_per_token * arm.tokens_per_s;
-  if (!utilisations.empty()) arm.utilisation = mean(utilisations);
+  // Above 1 the product was measured wrongly, and nothing is known.
+  if (!utilisations.empty() && std::ranges::max(utilisations) <= 1) arm.utilisation = mean(utilisations);
   if (!joules.empty()) arm.joules_per_token = mean(joules);
   if (!busy.empty()) arm.device_busy = mean(busy);
 }
@@ -266,7 +279,7 @@ std::vector<ArmOutcome> read_outcomes(const Comparison& comparison, const std::f
     for (const TrialOutcome& trial : arm.trials)
       if (!trial.metrics.train.empty()) tokens += static_cast<double>(trial.metrics.train.back().tokens);
     if (tokens > 0) arm.spikes_per_million_tokens = static_cast<double>(arm.spikes) / tokens * 1e6;
-    add_cost(arm);
+    add_cost(arms, arm);
     judge_arm(arms[0], comparison.plan, arm);
     std::vector<double> ratios;
     for (std::size_t i = 0; i < arm.trials.size(); ++i) {  // trials of all arms are in the same order

@@ -51,7 +51,8 @@ struct ArmOutcome {
   std::vector<SourceOutcome> sources;
   double tokens_per_s = 0;  //!< medians over steps, means over runs; this and the next: 0 if unknown
   double tflops = 0;
-  std::optional<double> utilisation;  //!< tflops beside those of a large product on the same machine
+  std::optional<double> utilisation;  //!< tflops beside those of a large product on the same machine;
+                                      //!< nothing: unknown, also if that product was slower
   double memory_bytes = 0;
   double checkpoint_seconds = 0;
   double checkpoint_bytes = 0;

@@ -3,6 +3,7 @@
 
 #include "tetrad/compare/page_parts.h"
 #include "tetrad/compare/report.h"
+#include "tetrad/io/json_text.h"
 
 namespace tetrad {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 /// JSON that may stand in a script element: without a '<' nothing in it looks like a tag.
 std::string inside_script(const nlohmann::json& json) {
   std::string text;
-  for (const char c : json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+  for (const char c : json_text(json))
     if (c == '<')
       text += "\\u003c";
     else

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/compare/probe_results.h"
+#include "tetrad/io/json_text.h"
 
 #include <fstream>
 #include <limits>
@@ -32,7 +33,7 @@ void write_probes(const std::filesystem::path& file, const ArmProbes& probes) {
   if (const auto& r = probes.recovery)
     recovery = {{"nan_ok", r->nan_ok}, {"nan", r->nan}, {"resume_ok", r->resume_ok}, {"resume", r->resume}};
   const Json all = {{"gradients", gradients}, {"recovery", recovery}, {"checks", checks}};
-  write_file_atomically(file, all.dump(2) + "\n");
+  write_file_atomically(file, json_text(all, 2) + "\n");
 }
 
 ArmProbes read_probes(const std::filesystem::path& file) {

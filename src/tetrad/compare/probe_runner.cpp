@@ -60,9 +60,9 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const std:
     const std::size_t reference = find_probed(comparison, folder, 0);  // the first of its pair
     std::vector<Config> configs;
     for (std::size_t i = 0; i < arms.size(); ++i) configs.push_back(comparison.trials[reference + i].config);
-    const fs::path checkpoint =
+    const OpenCheckpoint checkpoint =
         find_checkpoint(folder / comparison.trials[reference].folder, &context.display);
-    auto gradients = compare_gradients(checkpoint, configs, context.backend);
+    auto gradients = compare_gradients(checkpoint.path(), configs, context.backend);
     for (std::size_t i = 0; i < arms.size(); ++i) {
       probes[i].gradients = std::move(gradients[i]);
       keep(i);

@@ -28,7 +28,7 @@ std::unique_ptr<Decoder> differentiated(const fs::path& checkpoint, const Config
   const Recipe recipe(config.precision, config.model.blocks());
   Pass pass;
   pass.recipe = &recipe;
-  pass.seed = config.train.seed;
+  pass.seed = config.train.rounding_seed();
   differentiate(*decoder, pass, batch);
   return decoder;
 }

@@ -56,7 +56,7 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
       began ? RunFolder::open(folder) : RunFolder::create(folder, resolved, context.origin);
   RunLog log(folder / "log.txt", context.display);
   log.set_quiet(!style.prefix);
-  log.set_prefix(style.prefix.value_or(""));
+  if (style.prefix) log.set_prefix(style.prefix);
   Trainer trainer(config, std::move(dataset), resolved, context.build, held, context.backend, log);
   if (!style.saves_ends) trainer.leave_out_ends();
   if (began)
@@ -87,6 +87,10 @@ std::optional<std::size_t> trial_with_checkpoint(const Comparison& comparison, c
   return static_cast<std::size_t>(found - comparison.trials.begin());
 }
 
+double remaining_seconds(double each, double spent, std::size_t left) {
+  return std::max(0.0, each - spent) + each * static_cast<double>(left - 1);
+}
+
 bool run_trials(const Comparison& comparison, const fs::path& folder, const RunnerOptions& options,
                 const RunContext& context) {
   const std::size_t count = comparison.trials.size();
@@ -97,13 +101,16 @@ bool run_trials(const Comparison& comparison, const fs::path& folder, const Runn
     const Trial& trial = comparison.trials[i];
     const fs::path run = folder / trial.folder;
     if (!ending_of(run).empty()) continue;
-    const std::string left =
-        trained == 0 ? ""
-                     : fmt::format(", {} left",
-                                   format_duration((steady_seconds() - begin) / static_cast<double>(trained) *
-                                                   static_cast<double>(count - i)));
-    const std::string prefix = fmt::format("[{}/{} {} seed {}{}] ", i + 1, count,
-                                           comparison.plan.arms[trial.arm].name, trial.seed, left);
+    const double trial_begin = steady_seconds();
+    const auto prefix = [&, i, trial_begin] {
+      const double each = (trial_begin - begin) / static_cast<double>(trained);
+      const std::string left =
+          trained == 0 ? ""
+                       : fmt::format(", {} left", format_duration(remaining_seconds(
+                                                      each, steady_seconds() - trial_begin, count - i)));
+      return fmt::format("[{}/{} {} seed {}{}] ", i + 1, count, comparison.plan.arms[trial.arm].name,
+                         trial.seed, left);
+    };
     const bool is_kept = options.keep_checkpoints || (trial.arm < options.probed &&
                                                       !trial_with_checkpoint(comparison, folder, trial.arm));
     if (!machine) machine = options.describe_machine();

@@ -27,8 +27,8 @@ struct RunContext {
 };
 
 struct RunStyle {
-  std::optional<std::string> prefix;  //!< before every message; empty: messages go to the log alone
-  bool saves_ends = true;             //!< false: only checkpoints that the configuration asks for
+  std::function<std::string()> prefix;  //!< before every message; empty: messages go to the log alone
+  bool saves_ends = true;               //!< false: only checkpoints that the configuration asks for
 };
 
 /// Trains in a folder of its own, from its newest checkpoint if it began before. Throws Error (bad input) if
@@ -50,6 +50,10 @@ std::string ending_of(const std::filesystem::path& trial_folder);
 /// machine.
 std::optional<std::size_t> trial_with_checkpoint(const Comparison& comparison,
                                                  const std::filesystem::path& folder, std::size_t arm);
+
+/// Seconds until all runs have ended: as many as `left` take, this one included, if each takes `each` and
+/// this one has taken `spent`. One that takes longer than others is about to end.
+double remaining_seconds(double each, double spent, std::size_t left);
 
 /// Trains what has not ended. False: stopped by a signal.
 bool run_trials(const Comparison& comparison, const std::filesystem::path& folder,

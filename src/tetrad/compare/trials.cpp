@@ -10,6 +10,7 @@
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/sha256.h"
+#include "tetrad/train/preflight.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
@@ -91,6 +92,7 @@ Comparison expand(const ComparePlan& plan, const std::string& common) {
           trial.seed = trial.config.train.seed;
           trial.folder = folder_of(plan.arms[arm].name, trial);
           validate(trial.config);
+          check_kept_layers(trial.config);
           comparison.trials.push_back(std::move(trial));
         }
         const std::span<const Trial> pair = std::span(comparison.trials).subspan(begin);
@@ -100,6 +102,23 @@ Comparison expand(const ComparePlan& plan, const std::string& common) {
     }
   }
   return comparison;
+}
+
+std::vector<std::string> identical_arms(const Comparison& comparison) {
+  const auto value = [&](std::size_t arm) {
+    std::vector<std::string> values;
+    for (const Difference& difference : comparison.lock.differences) values.push_back(difference.values[arm]);
+    return values;
+  };
+  std::vector<std::string> warnings;
+  const std::vector<NamedOverrides>& arms = comparison.plan.arms;
+  for (std::size_t i = 0; i < arms.size(); ++i)
+    for (std::size_t j = i + 1; j < arms.size(); ++j)
+      if (value(i) == value(j))
+        warnings.push_back(
+            fmt::format("the arms {} and {} have the same precision: their runs will be the same, to the bit",
+                        arms[i].name, arms[j].name));
+  return warnings;
 }
 
 }  // namespace tetrad

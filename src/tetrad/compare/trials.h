@@ -49,4 +49,7 @@ struct Comparison {
 /// differ in anything but the precision, or if a configuration is not valid.
 Comparison expand(const ComparePlan& plan, const std::string& common);
 
+/// In words: arms that nothing can be learned from, because they are the same.
+std::vector<std::string> identical_arms(const Comparison& comparison);
+
 }  // namespace tetrad

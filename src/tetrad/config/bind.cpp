@@ -88,6 +88,62 @@ class Writer {
   Node node_ = Node::map();
 };
 
+// ---- Listing ----
+
+class Lister {
+ public:
+  Lister(std::string path, std::vector<KeyHelp>& keys) : path_(std::move(path)), keys_(keys) {}
+
+  template <typename T>
+  void field(std::string_view name, T& value, std::string_view help, const Rule& rule = {}) {
+    const std::string key = join_key(path_, name);
+    if constexpr (Section<T>)
+      enter(key, value);
+    else
+      list(key, value, help, rule);
+  }
+
+ private:
+  template <Section T>
+  void enter(const std::string& key, T& value) {
+    Lister inside(key, keys_);
+    describe(inside, value);
+  }
+  template <typename T>
+  void add(const std::string& key, const T& value, std::string_view help, const Rule& rule) {
+    Writer writer;
+    writer.field(key, value, help, rule);
+    keys_.push_back({key, flow_text(writer.take().children.front()), help});
+  }
+
+  template <typename T>
+  void list(const std::string& key, T& value, std::string_view help, const Rule& rule) {
+    add(key, value, help, rule);
+  }
+  template <Section T>
+  void list(const std::string& key, std::optional<T>& value, std::string_view help, const Rule& rule) {
+    if (!value) add(key, value, help, rule);
+    T inner = value.value_or(T{});
+    enter(key, inner);
+  }
+  template <Section T>
+  void list(const std::string& key, std::vector<T>& values, std::string_view help, const Rule& rule) {
+    add(key, values, help, rule);
+    T element{};
+    enter(key + "[]", element);
+  }
+  template <Section T>
+  void list(const std::string& key, std::map<std::string, T>& values, std::string_view help,
+            const Rule& rule) {
+    add(key, values, help, rule);
+    T element{};
+    enter(join_key(key, "NAME"), element);
+  }
+
+  std::string path_;
+  std::vector<KeyHelp>& keys_;
+};
+
 // ---- Reading ----
 
 /// Dotted keys of the whole schema that end with this name.
@@ -260,5 +316,13 @@ Config read_node(const Node& root, Provenance* provenance) {
 Node write_node(const Config& config) { return Writer::write(config); }
 
 Node write_node(const ModelConfig& model) { return Writer::write(model); }
+
+std::vector<KeyHelp> list_keys() {
+  std::vector<KeyHelp> keys;
+  Config defaults;
+  Lister lister("", keys);
+  describe(lister, defaults);
+  return keys;
+}
 
 }  // namespace tetrad::config

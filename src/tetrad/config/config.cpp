@@ -9,6 +9,7 @@
 #include "tetrad/config/bind.h"
 #include "tetrad/config/node.h"
 #include "tetrad/config/parse.h"
+#include "tetrad/config/paths.h"
 #include "tetrad/config/shorthand.h"
 
 namespace tetrad {
@@ -27,24 +28,17 @@ Config bind(Node root, std::span<const std::string> overrides, Provenance* prove
   return config::read_node(root, provenance);
 }
 
-/// An example of everything, so that help shows the keys inside lists and optional sections too.
-Config example() {
-  Config config;
-  config.model.rope = RopeConfig{.scaling = RopeScaling{}};
-  config.precision.operands["fprop.x"] = {};
-  config.precision.schedule = {{.at = 0.82, .forward = "bf16", .backward = {}}};
-  config.data.sources["NAME"] = {};
-  config.data.phases = {{.until = 1, .mix = {{"NAME", 1.0}}}};
-  return config;
-}
-
 }  // namespace
 
 Config load_config(std::span<const std::string> files, std::span<const std::string> overrides,
                    Provenance* provenance) {
   Node root = Node::map();
   for (const std::string& file : files) add_layer(root, config::parse_yaml(config::read_text(file), file));
-  return bind(std::move(root), overrides, provenance);
+  Provenance own;
+  Provenance& origins = provenance != nullptr ? *provenance : own;
+  Config config = bind(std::move(root), overrides, &origins);
+  resolve_paths(config, origins);
+  return config;
 }
 
 Config parse_config(std::string_view yaml, std::string_view name, std::span<const std::string> overrides,
@@ -89,10 +83,9 @@ std::vector<std::string> differences(const Config& a, const Config& b) {
 }
 
 std::string schema_help() {
-  const Node root = config::write_node(example());
   std::string out;
-  for (const auto& [key, node] : config::leaves(root))
-    fmt::format_to(std::back_inserter(out), "{} = {}  # {}\n", key, config::flow_text(*node), node->help);
+  for (const config::KeyHelp& key : config::list_keys())
+    fmt::format_to(std::back_inserter(out), "{} = {}  # {}\n", key.key, key.value, key.help);
   return out;
 }
 

@@ -117,7 +117,7 @@ void Node::add(std::string name, Node child) {
 }
 
 void merge(Node& into, Node from) {
-  if (!into.is(Node::Kind::map) || !from.is(Node::Kind::map)) {
+  if (!into.is(Node::Kind::map) || !from.is(Node::Kind::map) || from.replaces) {
     into = std::move(from);
     return;
   }

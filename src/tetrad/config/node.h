@@ -17,6 +17,7 @@ struct Node {
   bool quoted = false;             //!< a scalar that stood in quotes: text, never a number or a keyword
   std::vector<std::string> names;  //!< keys of a map, in the order of the file
   std::vector<Node> children;      //!< elements of a list or a map
+  bool replaces = false;           //!< a map that was tagged !replace: nothing of what it meets stays
   std::string origin;              //!< where it was written; empty: nowhere
   std::string_view help;           //!< what the key means, where the schema made the node
 
@@ -33,7 +34,7 @@ struct Node {
   void add(std::string name, Node child);
 };
 
-/// Maps merge by key; anything else replaces what was there.
+/// Maps merge by key; a map with !replace, and anything else, replaces what was there.
 void merge(Node& into, Node from);
 
 /// Every node under this one was written here.

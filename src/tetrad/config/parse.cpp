@@ -60,8 +60,10 @@ class Builder final : public YAML::EventHandler {
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
-    refuse_tag(mark, tag);
-    begin(mark, Node::map());
+    Node map = Node::map();
+    map.replaces = tag == kReplace;
+    if (!map.replaces) refuse_tag(mark, tag);
+    begin(mark, std::move(map));
   }
   void OnMapEnd() override { end(); }
 
@@ -130,12 +132,14 @@ class Builder final : public YAML::EventHandler {
 
   /// "?" is a plain scalar and "!" a quoted one; empty is what the parser gives lists and maps.
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
-    TETRAD_CHECK(tag.empty() || tag == "?" || tag == "!",
-                 "{}: tags ({}) are not supported in a configuration: leave it out", where_(mark),
-                 shown(tag));
+    TETRAD_CHECK(
+        tag.empty() || tag == "?" || tag == "!",
+        "{}: tags ({}) are not supported in a configuration, but for {} in front of a map: leave it out",
+        where_(mark), shown(tag), kReplace);
   }
 
   static constexpr std::size_t kMaxMapEntries = 1000;
+  static constexpr std::string_view kReplace = "!replace";
 
   Where where_;
   Node root_;

@@ -9,6 +9,7 @@
 
 #include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
+#include "tetrad/io/safetensors_header.h"
 
 namespace tetrad::config {
 namespace {
@@ -167,6 +168,9 @@ bool read_bool(const Node& node, std::string_view key) {
 std::string read_string(const Node& node, std::string_view key, const Rule& rule) {
   const std::string expected = rule.choices.empty() ? "a text" : listed(rule.choices);
   if (!node.is(Node::Kind::scalar)) refuse(node, key, expected);
+  // A run writes its configuration down, and could not read it again.
+  TETRAD_CHECK(!find_invalid_utf8(node.text), "{}{}{} is {}, which is not UTF-8: rename what it names",
+               node.origin, node.origin.empty() ? "" : ": ", key, shown(node.text));
   const auto& choices = rule.choices;
   if (!choices.empty() && std::find(choices.begin(), choices.end(), node.text) == choices.end())
     refuse(node, key, expected);

@@ -41,7 +41,9 @@ void describe(V& v, Mamba2Config& c) {
 template <class V>
 void describe(V& v, ModelConfig& c) {
   v.field("name", c.name, "for people");
-  v.field("pattern", c.pattern, "one letter per block: * attention, - feed-forward, M Mamba-2");
+  v.field("pattern", c.pattern,
+          "one letter per block: * attention, - feed-forward, M Mamba-2. A preset says it (model: NAME; "
+          "tetrad models lists them)");
   v.field("hidden", c.hidden, "width of the residual stream", at_least(0));
   v.field("heads", c.heads, "query heads of an attention block", at_least(0));
   v.field("kv_heads", c.kv_heads, "key and value heads", at_least(0));
@@ -61,8 +63,9 @@ void describe(V& v, HighPrecisionConfig& c) {
   v.field("first", c.first, "blocks at the beginning that stay in BF16; auto: as the recipe says",
           at_least(0));
   v.field("last", c.last, "blocks at the end that stay in BF16; auto: as the recipe says", at_least(0));
-  v.field("match", c.match, "layers that stay in BF16, by name; * matches anything");
-  v.field("fp8", c.fp8, "layers that are in FP8 instead of four bits, by name");
+  v.field("match", c.match,
+          "linear layers that stay in BF16, by name, such as blocks.3.qkv; * matches anything");
+  v.field("fp8", c.fp8, "linear layers that are in FP8 instead of four bits, by name");
 }
 
 template <class V>
@@ -97,14 +100,16 @@ void describe(V& v, PrecisionSwitch& c) {
 template <class V>
 void describe(V& v, PrecisionConfig& c) {
   v.field("recipe", c.recipe, "number formats of all linear layers", one_of(recipe_names()));
-  v.field("high_precision", c.high_precision, "layers that stay in BF16 or FP8, or none");
+  v.field("high_precision", c.high_precision, "blocks and layers that stay in BF16 or FP8, or none");
   v.field("rht", c.rht, "random Hadamard transform");
   v.field("sr", c.sr, "stochastic rounding on any of gradients, activations, weights, or none",
           one_of({"gradients", "activations", "weights"}));
   v.field("sr_hardware", c.sr_hardware, "stochastic rounding with the bias of Blackwell's software");
   v.field("weights_2d", c.weights_2d, "16x16 blocks for weights");
   v.field("adaptive", c.adaptive, "4/6 block scaling on every NVFP4 operand");
-  v.field("operands", c.operands, "single operands of single products", one_of(operand_names()));
+  v.field("operands", c.operands,
+          "single operands of single products: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy, wgrad.x",
+          one_of(operand_names()));
   v.field("schedule", c.schedule, "other recipes from a fraction of the token budget on");
   v.field("storage", c.storage, "of activations: bf16, or f32 for checking gradients",
           one_of({"bf16", "f32"}));
@@ -112,7 +117,7 @@ void describe(V& v, PrecisionConfig& c) {
 
 template <class V>
 void describe(V& v, SourceConfig& c) {
-  v.field("path", c.path, "token file, without .bin and .idx");
+  v.field("path", c.path, "token file, without .bin and .idx; must be given");
   v.field("heldout", c.heldout, "token file for evaluation; empty: none");
 }
 
@@ -125,7 +130,8 @@ void describe(V& v, DataPhase& c) {
 template <class V>
 void describe(V& v, DataConfig& c) {
   v.field("tokenizer", c.tokenizer, "bytes, a tokenizer.json, or empty: what the token files say");
-  v.field("sources", c.sources, "token files by name");
+  v.field("sources", c.sources,
+          "token files by name, at least one; !replace in front of the map drops those of files before");
   v.field("phases", c.phases, "mixtures over the run; empty: all sources in proportion to their size");
   v.field("document_mask", c.document_mask, "attention, scan and positions do not cross documents");
 }
@@ -136,7 +142,9 @@ void describe(V& v, OptimConfig& c) {
   v.field("beta1", c.beta1, "decay of the first moment", from_below(0, 1));
   v.field("beta2", c.beta2, "decay of the second moment", from_below(0, 1));
   v.field("epsilon", c.epsilon, "added to the root of the second moment", above(0));
-  v.field("weight_decay", c.weight_decay, "decoupled, on matrices", at_least(0));
+  v.field("weight_decay", c.weight_decay,
+          "decoupled; on linear layers, embedding and head, not on norms, biases, convolutions, A and D",
+          at_least(0));
   v.field("clip", c.clip, "largest global gradient norm; 0: no clipping", at_least(0));
 }
 
@@ -144,7 +152,11 @@ template <class V>
 void describe(V& v, ScheduleConfig& c) {
   v.field("kind", c.kind, "wsd, cosine or constant", one_of({"wsd", "cosine", "constant"}));
   v.field("warmup", c.warmup, "first fraction of the run", between(0, 1));
+  v.field("warmup_steps", c.warmup_steps, "first steps, instead of warmup; 0: warmup counts", count());
+  v.field("warmup_tokens", c.warmup_tokens, "first tokens, instead of warmup; 0: warmup counts", count());
   v.field("decay", c.decay, "wsd: last fraction of the run", between(0, 1));
+  v.field("decay_steps", c.decay_steps, "wsd: last steps, instead of decay; 0: decay counts", count());
+  v.field("decay_tokens", c.decay_tokens, "wsd: last tokens, instead of decay; 0: decay counts", count());
   v.field("final", c.final, "learning rate at the end, as a fraction of lr", between(0, 1));
 }
 
@@ -157,7 +169,11 @@ void describe(V& v, EvalConfig& c) {
 template <class V>
 void describe(V& v, CheckpointConfig& c) {
   v.field("every", c.every, "steps; 0: only at the end", at_least(0));
+  v.field("minutes", c.minutes, "after so many without a checkpoint there is one; 0: never", at_least(0));
   v.field("keep", c.keep, "newest checkpoints that stay", at_least(2));
+  v.field("keep_every", c.keep_every, "steps; checkpoints at multiples of it stay for good; 0: none",
+          at_least(0));
+  v.field("keep_best", c.keep_best, "the checkpoint with the lowest held-out loss stays too");
 }
 
 template <class V>
@@ -174,17 +190,30 @@ void describe(V& v, HealthConfig& c) {
 }
 
 template <class V>
+void describe(V& v, SeedsConfig& c) {
+  v.field("data", c.data, "order of the samples; auto: train.seed");
+  v.field("init", c.init, "first weights; auto: train.seed");
+  v.field("rounding", c.rounding, "stochastic rounding and signs of Hadamard transforms; auto: train.seed");
+}
+
+template <class V>
 void describe(V& v, TrainConfig& c) {
   v.field("seed", c.seed, "of everything random");
-  v.field("steps", c.steps, "optimizer steps (or tokens)", count());
-  v.field("tokens", c.tokens, "token budget (or steps)", count());
-  v.field("batch", c.batch, "sequences per optimizer step", at_least(0));
-  v.field("sequence", c.sequence, "tokens of a sequence", at_least(0));
+  v.field("seeds", c.seeds, "of one thing each, where they are to differ");
+  v.field("steps", c.steps, "optimizer steps; these or tokens must be given", count());
+  v.field("tokens", c.tokens, "token budget; this or steps must be given", count());
+  v.field("batch", c.batch, "sequences per optimizer step; must be given", at_least(0));
+  v.field("sequence", c.sequence, "tokens of a sequence; must be given", at_least(0));
   v.field("microbatch", c.microbatch, "sequences at a time; 0: the whole batch", at_least(0));
   v.field("recompute", c.recompute,
           "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "
           "feed-forward blocks) or full (all blocks). The results are the same",
           one_of({"none", "cheap", "ffn", "full"}));
+  v.field("z_loss", c.z_loss,
+          "weight of the squared log of the softmax's sum beside the loss, 1e-4 say, which keeps logits "
+          "small; the "
+          "losses that are reported are without it",
+          at_least(0));
   v.field("from", c.from, "checkpoint or run whose weights are the first ones; empty: random weights");
   v.field("eval", c.eval, "evaluation on held-out tokens");
   v.field("checkpoint", c.checkpoint, "checkpoints");
@@ -202,6 +231,11 @@ void describe(V& v, RunConfig& c) {
       "metrics_address", c.metrics_address,
       "where Prometheus finds GET /metrics while the run trains, such as 127.0.0.1:9464, or a port alone, "
       "for this machine only; empty: nowhere");
+  v.field("trace", c.trace,
+          "file for where the time of the first steps goes, for Perfetto or chrome://tracing; also ranges "
+          "for Nsight; "
+          "such steps are slower");
+  v.field("trace_steps", c.trace_steps, "steps that are traced", at_least(1));
 }
 
 template <class V>

@@ -57,9 +57,11 @@ Node named_model(const Node& reference) {
   }
   std::vector<std::string> names;
   for (const ModelConfig& preset : presets()) names.push_back(preset.name);
-  fail("{}: model: there is no preset {}{}: choose one of {}, or name a Hugging Face config.json",
-       reference.origin, shown(name), nearest_hint(name, names),
-       listed(std::vector<std::string_view>(names.begin(), names.end())));
+  fail(
+      "{}: model: there is no preset {}{}: choose one of {} (tetrad models describes them), or name a "
+      "Hugging Face config.json",
+      reference.origin, shown(name), nearest_hint(name, names),
+      listed(std::vector<std::string_view>(names.begin(), names.end())));
 }
 
 void expand_model(Node& root) {
@@ -79,6 +81,7 @@ void expand_model(Node& root) {
 void flatten_operands(Node& operands) {
   Node flat = Node::map();
   flat.origin = operands.origin;
+  flat.replaces = operands.replaces;
   for (std::size_t i = 0; i < operands.children.size(); ++i) {
     const std::string& name = operands.names[i];
     Node& child = operands.children[i];

@@ -25,6 +25,7 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     "file.rename",
     "file.fsync_folder",
     // checkpoint/checkpoint_store: in the order of the protocol
+    "checkpoint.space",
     "checkpoint.create_folder",
     "checkpoint.write",         // before each file
     "checkpoint.verify",        // before each file is read again
@@ -37,6 +38,8 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     "metrics.write",
     "events.write",
     "log.write",
+    // io/input_file: token files
+    "data.read",
     // train/trainer: the loss of the step counts as not finite
     "train.non_finite",
 });

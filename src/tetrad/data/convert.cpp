@@ -109,7 +109,7 @@ TokenMetadata convert_tokens(Threads& threads, std::span<const std::string> inpu
     metadata.tokenizer = options.tokenizer_spec;
     metadata.tokenizer_hash = options.tokenizer->hash();
   }
-  create_folder_of(options.output);
+  const FoldersAbove folders(options.output);
   TokenFileWriter writer(options.output, vocab);
   std::int64_t done = 0;
   for (const TokenFile& file : files)

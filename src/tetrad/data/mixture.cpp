@@ -65,7 +65,10 @@ void from_json(const nlohmann::json& json, MixtureState& state) {
 
 Mixture::Mixture(std::vector<MixtureSource> sources, std::vector<MixturePhase> phases,
                  std::int64_t total_samples, std::uint64_t seed)
-    : sources_(std::move(sources)), cursors_(sources_.size()), phase_cursors_(sources_.size()) {
+    : sources_(std::move(sources)),
+      total_samples_(total_samples),
+      cursors_(sources_.size()),
+      phase_cursors_(sources_.size()) {
   TETRAD_CHECK(!sources_.empty(), "there is no data source; name at least one");
   TETRAD_CHECK(total_samples >= 0 && total_samples <= kMaxSamples, "a run cannot have {} samples",
                total_samples);
@@ -99,6 +102,17 @@ int Mixture::phase_of(std::int64_t position) const {
 std::int64_t Mixture::epoch(int source) const {
   const auto s = static_cast<std::size_t>(source);
   return cursors_[s] / sources_[s].samples;
+}
+
+double Mixture::planned_samples(int source) const {
+  double samples = 0;
+  std::int64_t begin = 0;
+  for (std::size_t phase = 0; phase < shares_.size(); ++phase) {
+    const std::int64_t end = std::min(phase_ends_[phase], total_samples_);
+    samples += shares_[phase][static_cast<std::size_t>(source)] * static_cast<double>(end - begin);
+    begin = end;
+  }
+  return samples;
 }
 
 /// Tijdeman's solution of the chairman assignment problem: after every sample of a phase, every source has

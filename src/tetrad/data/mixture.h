@@ -56,6 +56,8 @@ class Mixture {
   std::int64_t position() const { return position_; }
   int phase() const { return phase_of(position_); }  //!< phase of the next sample
   std::int64_t epoch(int source) const;              //!< epoch of the source's next sample
+  /// Samples of the source in the whole run, give or take one for each phase.
+  double planned_samples(int source) const;
 
   MixtureState state() const;
 
@@ -68,6 +70,7 @@ class Mixture {
   int draw_source();
 
   std::vector<MixtureSource> sources_;
+  std::int64_t total_samples_;
   std::vector<std::uint64_t> keys_;          //!< keys of the sources' permutations
   std::vector<std::int64_t> phase_ends_;     //!< in samples
   std::vector<std::vector<double>> shares_;  //!< weights of each phase, normalized

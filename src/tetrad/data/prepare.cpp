@@ -167,7 +167,7 @@ PrepareResult prepare_tokens(Threads& threads, const TextFiles& files, const Tok
     (document.heldout ? heldout : train).bytes += static_cast<std::int64_t>(document.end - document.begin);
     result.heldout_files += document.heldout ? 1 : 0;
   }
-  create_folder_of(options.output);
+  const FoldersAbove folders(options.output);
   TokenFileWriter train_writer(options.output, tokenizer.vocab());
   std::optional<TokenFileWriter> heldout_writer;
   if (heldout.bytes > 0) heldout_writer.emplace(heldout_name(options.output), tokenizer.vocab());

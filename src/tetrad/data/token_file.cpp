@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -35,7 +34,7 @@ TokenFile::TokenFile(const std::string& path)
     return;
   }
   const MappedFile index(name_ + ".idx");
-  const MegatronIndex checked = check_megatron_index(index.bytes(), tokens_.bytes().size(), name_);
+  const MegatronIndex checked = check_megatron_index(index.bytes(), tokens_.size(), name_);
   dtype_ = checked.dtype;
   size_ = checked.tokens;
   documents_ = checked.documents;
@@ -51,7 +50,9 @@ TokenFile::TokenFile(const std::string& path)
 
 void TokenFile::open_single(const std::string& path) {
   where_ = fmt::format("{:?}", name_ + ".bin");
-  std::optional<TokenLayout> layout = llmc_layout(tokens_.bytes(), where_);
+  std::vector<std::byte> head(std::min<std::size_t>(kTokenHeadBytes, tokens_.size()));
+  tokens_.read(0, head);
+  std::optional<TokenLayout> layout = llmc_layout(head, tokens_.size(), where_);
   TETRAD_CHECK(layout || path.ends_with(".bin"),
                "{} has no {:?} beside it, and no header of llm.c: name it with .bin if it holds tokens of 16 "
                "bits and nothing else (nanoGPT)",
@@ -60,7 +61,7 @@ void TokenFile::open_single(const std::string& path) {
     std::error_code ignored;
     TETRAD_CHECK(!std::filesystem::exists(name_ + ".json", ignored),
                  "{} has a .json but no .idx: one of three files is lost; make them again", where_);
-    layout = raw_layout(tokens_.bytes(), where_);
+    layout = raw_layout(head, tokens_.size(), where_);
   }
   format_ = layout->format;
   dtype_ = layout->dtype;
@@ -70,16 +71,15 @@ void TokenFile::open_single(const std::string& path) {
 }
 
 template <typename T>
-const T* TokenFile::data() const {
-  // A map begins on a page and a header has whole words, so the elements are aligned.
-  return reinterpret_cast<const T*>(tokens_.bytes().data() + begin_);
+void TokenFile::read_raw(std::int64_t first, std::span<T> tokens) const {
+  tokens_.read(begin_ + static_cast<std::size_t>(first) * sizeof(T), std::as_writable_bytes(tokens));
 }
 
 std::vector<std::int64_t> TokenFile::document_ends() const {
   if (size_ == 0) return {};
   if (format_ != TokenFormat::megatron) return {size_};
   const MappedFile index(name_ + ".idx");
-  const MegatronIndex again = check_megatron_index(index.bytes(), tokens_.bytes().size(), name_);
+  const MegatronIndex again = check_megatron_index(index.bytes(), tokens_.size(), name_);
   TETRAD_CHECK(again == MegatronIndex({dtype_, size_, documents_}), "{} changed while it was read; try again",
                where_);
   return megatron_document_ends(index.bytes());
@@ -92,10 +92,12 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> tokens) const {
                 ExitCode::failure);
   if (tokens.empty()) return;
   if (dtype_ == DType::i32) {
-    std::memcpy(tokens.data(), data<std::int32_t>() + first, tokens.size_bytes());
+    read_raw(first, tokens);
     return;
   }
-  std::copy_n(data<std::uint16_t>() + first, tokens.size(), tokens.begin());
+  std::vector<std::uint16_t> narrow(tokens.size());
+  read_raw(first, std::span(narrow));
+  std::ranges::copy(narrow, tokens.begin());
 }
 
 template <typename Body>
@@ -103,10 +105,14 @@ void TokenFile::for_each_chunk(Threads& threads, const Body& body) const {
   threads.parallel_for(ceil_div(size_, kChunk), [&](std::int64_t chunk) {
     const std::int64_t first = chunk * kChunk;
     const auto count = static_cast<std::size_t>(std::min(kChunk, size_ - first));
+    const auto use = [&]<typename T>(std::vector<T> ids) {
+      read_raw(first, std::span(ids));
+      body(chunk, first, std::span<const T>(ids));
+    };
     if (dtype_ == DType::i32)
-      body(chunk, first, std::span(data<std::int32_t>() + first, count));
+      use(std::vector<std::int32_t>(count));
     else
-      body(chunk, first, std::span(data<std::uint16_t>() + first, count));
+      use(std::vector<std::uint16_t>(count));
   });
 }
 

@@ -16,7 +16,7 @@
 #include "tetrad/data/token_format.h"
 #include "tetrad/data/token_metadata.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/io/mapped_file.h"
+#include "tetrad/io/input_file.h"
 
 namespace tetrad {
 
@@ -63,16 +63,16 @@ class TokenFile {
 
  private:
   void open_single(const std::string& path);
-  /// The tokens as they lie there; T is what dtype() says.
+  /// Tokens as they lie there; T is what dtype() says.
   template <typename T>
-  const T* data() const;
+  void read_raw(std::int64_t first, std::span<T> tokens) const;
 
   template <typename Body>
   void for_each_chunk(Threads& threads, const Body& body) const;  //!< body(chunk, first, ids) in parallel
 
   std::string name_;
   std::string where_;  //!< for messages
-  MappedFile tokens_;
+  InputFile tokens_;
   TokenFormat format_ = TokenFormat::megatron;
   DType dtype_ = DType::u16;
   std::size_t begin_ = 0;  //!< where the tokens begin in tokens_

@@ -27,12 +27,17 @@ struct TokenLayout {
   std::int64_t tokens = 0;
 };
 
+/// So many first bytes of a file, or all of a shorter one, tell its format.
+inline constexpr std::size_t kTokenHeadBytes = 8192;
+
 /// What the header of llm.c says (version 1: 16 bits per token, version 7: 32); nothing if there is none.
-/// Throws Error (bad input) that begins with `where` if the header does not fit the file.
-std::optional<TokenLayout> llmc_layout(std::span<const std::byte> file, std::string_view where);
+/// `head` is the beginning of a file of `size` bytes. Throws Error (bad input) that begins with `where` if
+/// the header does not fit the file.
+std::optional<TokenLayout> llmc_layout(std::span<const std::byte> head, std::uint64_t size,
+                                       std::string_view where);
 
 /// A file without any header can only be wrong by its size or by looking like tokens of 32 bits: Error (bad
 /// input) then.
-TokenLayout raw_layout(std::span<const std::byte> file, std::string_view where);
+TokenLayout raw_layout(std::span<const std::byte> head, std::uint64_t size, std::string_view where);
 
 }  // namespace tetrad

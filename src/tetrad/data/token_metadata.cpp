@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/data/token_metadata.h"
+#include "tetrad/io/json_text.h"
 
 #include <fmt/format.h>
 
@@ -33,7 +34,7 @@ std::string to_json_text(const TokenMetadata& metadata) {
     json["synthetic"] = {{"kind", metadata.kind}, {"parameters", metadata.parameters}};
     json["entropy"] = metadata.entropy.value_or(0);
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 TokenMetadata read_token_metadata(const std::filesystem::path& path) {

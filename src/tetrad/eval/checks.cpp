@@ -22,9 +22,12 @@ NamedFiles heldout_files(const Config& config) {
 std::vector<CheckResult> run_checks(LoadedModel& model, const NamedFiles& heldout,
                                     const ChecksConfig& config) {
   const Pass pass = model.pass();
-  const Scorer scorer = [&](std::span<const std::int32_t> tokens) {
-    return score(model.decoder(), pass, tokens);
+  const auto scorer_that = [&](KeepLogits keep) -> Scorer {
+    return [&model, &pass, keep](std::span<const std::int32_t> tokens) {
+      return score(model.decoder(), pass, tokens, keep);
+    };
   };
+  const Scorer scorer = scorer_that(KeepLogits::no);
   const Tokenizer* tokenizer = model.has_tokenizer() ? &model.tokenizer() : nullptr;
   std::vector<CheckResult> results;
   const auto add = [&](const std::vector<CheckResult>& more) {
@@ -34,7 +37,7 @@ std::vector<CheckResult> run_checks(LoadedModel& model, const NamedFiles& heldou
     const TokenSequences data(path, model.sequence(), name);
     data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
     const bool is_text = !data.file().metadata() || data.file().metadata()->kind.empty();
-    add(check_tokens(name, data, tokenizer, config.sequences, scorer));
+    add(check_tokens(name, data, tokenizer, config.sequences, scorer_that(KeepLogits::yes)));
     if (is_text && tokenizer != nullptr)
       add(check_long_recall(name, data, *tokenizer, config.recall_trials, scorer));
   }

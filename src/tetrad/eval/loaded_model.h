@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/core/display.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/recipe/recipe.h"
@@ -14,9 +15,14 @@
 
 namespace tetrad {
 
+/// Throws Error (no_checkpoint) unless the files of a checkpoint agree about its model, and its step is one.
+/// The manifest only says that they are what was written, which may be anything; so this comes before memory
+/// is taken for the model that they claim to have.
+void check_claims(const std::filesystem::path& checkpoint);
+
 /// The folder of a checkpoint, verified: `path` is one, or a run, whose newest good one is taken. Those that
 /// cannot be used are named on stderr. Throws Error (no_checkpoint).
-std::filesystem::path find_checkpoint(const std::filesystem::path& path, Display* display = nullptr);
+OpenCheckpoint find_checkpoint(const std::filesystem::path& path, Display* display = nullptr);
 
 /// nullptr: the checkpoint has none.
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::filesystem::path& checkpoint);
@@ -41,7 +47,7 @@ class LoadedModel {
 
   const Config& config() const { return config_; }
   Decoder& decoder() { return *decoder_; }
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return checkpoint_.path(); }
   std::int64_t sequence() const { return sequence_; }
 
   /// A pass at the chosen precision.
@@ -52,7 +58,7 @@ class LoadedModel {
   const Tokenizer& tokenizer() const;
 
  private:
-  std::filesystem::path path_;
+  OpenCheckpoint checkpoint_;
   Config config_;
   std::int64_t sequence_ = 0;
   std::unique_ptr<Recipe> recipe_;

@@ -29,9 +29,13 @@ class NextTokenLogProbabilities {
 
 struct Score {
   std::vector<double> log_probabilities;  //!< each token's but the first, given those before it
-  std::vector<float> logits;              //!< [tokens, vocab]
+  std::vector<float> logits;              //!< [tokens, vocab], if they are to be kept
 };
 
-Score score(Decoder& decoder, const Pass& pass, std::span<const std::int32_t> tokens);
+enum class KeepLogits : bool { no, yes };
+
+/// Reads long texts in parts, so that memory grows by what a session keeps of each token and no more.
+Score score(Decoder& decoder, const Pass& pass, std::span<const std::int32_t> tokens,
+            KeepLogits keep = KeepLogits::no);
 
 }  // namespace tetrad

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "tetrad/core/error.h"
+#include "tetrad/http/ascii.h"
 
 namespace tetrad {
 namespace {
@@ -33,6 +34,14 @@ std::optional<Parts> split(std::string_view text) {
   return Parts{std::string(host), text.substr(has_brackets ? end + 1 : end)};
 }
 
+/// The name in a Host header, in lower case and without port and brackets; empty if there is none.
+std::string name_in(std::string_view host) {
+  const std::optional<Parts> parts = split(host);
+  if (!parts || (!parts->port.empty() && !(parts->port[0] == ':' && parse_port(parts->port.substr(1)))))
+    return {};
+  return lower_case(parts->host);
+}
+
 }  // namespace
 
 HttpAddress parse_address(std::string_view text, std::string_view what) {
@@ -54,18 +63,23 @@ HttpAddress parse_address(std::string_view text, std::string_view what) {
 }
 
 bool names_loopback(std::string_view host) {
-  const std::optional<Parts> parts = split(host);
-  if (!parts || (!parts->port.empty() && !(parts->port[0] == ':' && parse_port(parts->port.substr(1)))))
-    return false;
-  std::string name = parts->host;
-  for (char& c : name)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  const std::string name = name_in(host);
   if (name == "localhost" || name.ends_with(".localhost")) return true;
   in6_addr v6 = {};
   if (host.starts_with('['))
     return ::inet_pton(AF_INET6, name.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
   in_addr v4 = {};
   return ::inet_pton(AF_INET, name.c_str(), &v4) == 1 && ntohl(v4.s_addr) >> 24U == 127;
+}
+
+bool names_number(std::string_view host) {
+  in6_addr address = {};  // room for both kinds
+  return ::inet_pton(host.starts_with('[') ? AF_INET6 : AF_INET, name_in(host).c_str(), &address) == 1;
+}
+
+bool names_host(std::string_view host, std::string_view name) {
+  const std::string given = name_in(host);
+  return !given.empty() && given == lower_case(name);
 }
 
 }  // namespace tetrad

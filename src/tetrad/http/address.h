@@ -21,4 +21,10 @@ HttpAddress parse_address(std::string_view text, std::string_view what);
 /// name was made to point at 127.0.0.1 has its browser send another one.
 bool names_loopback(std::string_view host);
 
+/// Whether it is an address in numbers, of whatever machine.
+bool names_number(std::string_view host);
+
+/// Whether it is this name, with a port or without.
+bool names_host(std::string_view host, std::string_view name);
+
 }  // namespace tetrad

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "tetrad/http/ascii.h"
+
 namespace tetrad {
 namespace {
 
@@ -38,13 +40,6 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::string lower_case(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
 }
 
 /// Digits only, no sign; nothing if there is anything else or the number is too large.
@@ -97,6 +92,7 @@ void RequestParser::count(std::size_t bytes) {
 
 std::size_t RequestParser::take_data(std::string_view bytes) {
   const std::size_t size = std::min<std::uint64_t>(remaining_, bytes.size());
+  request_.body.reserve(announced());
   request_.body.append(bytes.substr(0, size));
   remaining_ -= size;
   if (remaining_ == 0) state_ = state_ == State::chunk ? State::chunk_end : State::complete;

@@ -57,6 +57,10 @@ class RequestParser {
   bool head_complete() const { return state_ > State::headers; }
   bool complete() const { return state_ == State::complete; }
   const HttpRequest& request() const { return request_; }
+  /// Bytes of the body that have come or were announced; of one in chunks, as far as is known.
+  std::size_t announced() const { return request_.body.size() + static_cast<std::size_t>(remaining_); }
+  /// Frees the body, which nobody needs any more.
+  void drop_body() { std::string().swap(request_.body); }
 
  private:
   enum class State : std::uint8_t {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/http/server.h"
 
-#include <fmt/chrono.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <new>
 #include <system_error>
 
 namespace tetrad {
@@ -19,57 +17,22 @@ using http::Clock;
 using http::kTick;
 using std::chrono::milliseconds;
 
-/// The client has closed the connection, or the server stops: no answer is wanted.
-struct Closed {};
-
-std::string_view reason_of(int status) {
-  constexpr std::pair<int, std::string_view> kReasons[] = {{200, "OK"},
-                                                           {400, "Bad Request"},
-                                                           {403, "Forbidden"},
-                                                           {404, "Not Found"},
-                                                           {405, "Method Not Allowed"},
-                                                           {408, "Request Timeout"},
-                                                           {413, "Content Too Large"},
-                                                           {415, "Unsupported Media Type"},
-                                                           {417, "Expectation Failed"},
-                                                           {431, "Request Header Fields Too Large"},
-                                                           {499, "Client Closed Request"},
-                                                           {500, "Internal Server Error"},
-                                                           {501, "Not Implemented"},
-                                                           {503, "Service Unavailable"},
-                                                           {505, "HTTP Version Not Supported"}};
-  const auto* const found = std::ranges::find(kReasons, status, &std::pair<int, std::string_view>::first);
-  return found == std::end(kReasons) ? "" : found->second;
-}
-
-std::tm now() { return fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())); }
-
-/// A line of the log. The path is visible ASCII: the parser saw to that.
-std::string log_line(const std::string& peer, const HttpRequest* request, const HttpResponse& response,
-                     Clock::duration took) {
-  constexpr std::size_t kShown = 200;
-  const std::string what = request != nullptr ? fmt::format("{} {}", request->method.substr(0, kShown),
-                                                            request->path.substr(0, kShown))
-                                              : "-";
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {} {} {} {} bytes {:.3f} s{}{}", now(), peer, what,
-                     response.status, response.body.size(), std::chrono::duration<double>(took).count(),
-                     response.note.empty() ? "" : ": ", response.note);
-}
-
-/// Status line and headers; `framing` is the header that says where the body ends, if one does.
-std::string head_of(const HttpResponse& response, const std::string& framing, bool keep_alive) {
-  std::string head = fmt::format(
-      "HTTP/1.1 {} {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\nContent-Type: {}\r\n{}Connection: {}\r\n",
-      response.status, reason_of(response.status), now(), response.content_type, framing,
-      keep_alive ? "keep-alive" : "close");
-  for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
-  return head + "\r\n";
+/// Every connection can read a head and answer that there is no room for more.
+std::size_t set_aside(const ServerOptions& options) {
+  const std::size_t bytes = static_cast<std::size_t>(options.connections) * http::kConnectionBytes;
+  TETRAD_CHECK(bytes < options.memory,
+               "a memory budget of {} bytes is too small for {} connections, which take {} bytes before they "
+               "ask for anything: allow more memory or fewer connections",
+               options.memory, options.connections, bytes);
+  return bytes;
 }
 
 }  // namespace
 
 HttpServer::HttpServer(ServerOptions options)
-    : options_(std::move(options)), listener_(http::listen_on(options_.address)) {}
+    : options_(std::move(options)),
+      listener_(http::listen_on(options_.address)),
+      memory_(options_.memory, set_aside(options_)) {}
 
 std::string HttpServer::url() const {
   const std::string& host = options_.address.host;
@@ -100,17 +63,17 @@ void HttpServer::run(HttpHandler& handler, const std::function<bool()>& stop, co
 
 void HttpServer::cut_off() {
   stopping_ = true;
-  for (Connection& connection : connections_) {
-    ::shutdown(connection.socket.get(), SHUT_RDWR);
-    connection.thread.join();
+  for (Place& place : places_) {
+    ::shutdown(place.socket.get(), SHUT_RDWR);
+    place.thread.join();
   }
-  connections_.clear();
+  places_.clear();
 }
 
 /// Waits until no connection is left; false if that takes longer.
 bool HttpServer::drain(milliseconds limit) {
   const Clock::time_point deadline = Clock::now() + limit;
-  for (reap(); !connections_.empty(); reap()) {
+  for (reap(); !places_.empty(); reap()) {
     if (Clock::now() >= deadline) return false;
     std::this_thread::sleep_for(milliseconds(10));
   }
@@ -118,11 +81,29 @@ bool HttpServer::drain(milliseconds limit) {
 }
 
 void HttpServer::reap() {
-  connections_.remove_if([](Connection& connection) {
-    const bool is_done = connection.done;
-    if (is_done) connection.thread.join();
+  places_.remove_if([](Place& place) {
+    const bool is_done = place.done;
+    if (is_done) place.thread.join();
     return is_done;
   });
+}
+
+/// Whether another connection can be served. If need be, the one that has asked for nothing for longest ends.
+bool HttpServer::find_room() {
+  constexpr std::chrono::seconds kLongEnough{1};  // whoever has just come gets to ask
+  if (std::ranges::count_if(places_, &Place::is_taken) < options_.connections) return true;
+  Place* idle = nullptr;
+  Clock::rep oldest = (Clock::now() - kLongEnough).time_since_epoch().count();
+  for (Place& place : places_) {
+    const Clock::rep since = place.idle_since;
+    if (!place.is_taken || since == 0 || since > oldest) continue;
+    oldest = since;
+    idle = &place;
+  }
+  if (idle == nullptr) return false;
+  idle->is_taken = false;
+  ::shutdown(idle->socket.get(), SHUT_RD);  // which it sees as its client's leaving
+  return true;
 }
 
 void HttpServer::accept_one() {
@@ -140,177 +121,31 @@ void HttpServer::accept_one() {
   reap();
   // Some more than are served, so that those too many hear of it; what comes beyond them is closed at once.
   constexpr std::size_t kRefused = 16;
-  const auto places = static_cast<std::size_t>(options_.connections);
-  if (connections_.size() >= places + kRefused) return;
-  const auto taken = std::ranges::count_if(connections_, &Connection::is_welcome);
-  Connection& connection = connections_.emplace_back();
-  connection.is_welcome = taken < options_.connections;
-  connection.socket = std::move(socket);
-  connection.peer = http::peer_name(address, size);
+  const auto allowed = static_cast<std::size_t>(options_.connections);
+  if (places_.size() >= allowed + kRefused) return;
+  const bool has_room = find_room();
+  Place& place = places_.emplace_back();
+  place.is_welcome = place.is_taken = has_room;
+  place.socket = std::move(socket);
+  place.peer = http::peer_name(address, size);
   try {
-    connection.thread = std::thread([this, &connection] { serve(connection); });
+    place.thread = std::thread([this, &place] { serve(place); });
   } catch (const std::system_error&) {
-    connections_.pop_back();
+    places_.pop_back();
   }
 }
 
-void HttpServer::log(const std::string& line) const {
-  try {
-    handler_->log(line);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): for example a full disk; there is no one
-                                     // to report it to
-  }
-}
-
-void HttpServer::serve(Connection& connection) {
-  const int socket = connection.socket.get();
-  try {
-    std::string buffer;  // bytes that belong to the next request
-    if (connection.is_welcome)
-      while (serve_one(connection, buffer)) continue;
-    else
-      refuse(connection);
-    http::close_gently(socket);
-  } catch (const Closed&) {  // NOLINT(bugprone-empty-catch): that is all
-  } catch (const std::exception& error) {
-    log(fmt::format("connection with {} lost: {}", connection.peer, error.what()));
-  }
+void HttpServer::serve(Place& place) {
+  const int socket = place.socket.get();
+  http::Connection connection({options_, *handler_, memory_, stopping_, listener_.is_loopback}, socket,
+                              place.peer, place.idle_since);
+  if (place.is_welcome)
+    connection.serve();
+  else
+    connection.refuse(
+        HttpError(503, fmt::format("all {} connections are taken; try again later", options_.connections)));
   ::shutdown(socket, SHUT_RDWR);
-  connection.done = true;
-}
-
-void HttpServer::refuse(Connection& connection) {
-  HttpResponse response = handler_->describe(
-      HttpError(503, fmt::format("all {} connections are taken; try again later", options_.connections)));
-  send_response(connection.socket.get(), nullptr, response, false);
-  log(log_line(connection.peer, nullptr, response, Clock::duration::zero()));
-}
-
-/// Whether the connection stays open.
-bool HttpServer::serve_one(Connection& connection, std::string& buffer) {
-  const int socket = connection.socket.get();
-  RequestParser parser(options_.limits);
-  const HttpRequest* request = nullptr;
-  HttpResponse response;
-  Clock::time_point begin;
-  try {
-    if (!receive(socket, parser, buffer)) throw Closed();
-    begin = Clock::now();
-    request = &parser.request();
-    response = answer(*request, socket);
-  } catch (const HttpError& error) {
-    begin = Clock::now();
-    response = handler_->describe(error);
-  }
-  const bool ends_itself = !response.stream || (request != nullptr && request->http_1_1);
-  const bool keep_alive = request != nullptr && request->keep_alive && ends_itself && !stopping_;
-  const bool is_sent = response.stream ? send_stream(socket, *request, response, keep_alive)
-                                       : send_response(socket, request, response, keep_alive);
-  log(log_line(connection.peer, request, response, Clock::now() - begin));
-  if (!is_sent) throw Closed();
-  return keep_alive;
-}
-
-/// Reads until the request is complete; `buffer` keeps what comes after it. False if nothing came.
-bool HttpServer::receive(int socket, RequestParser& parser, std::string& buffer) {
-  Clock::time_point deadline = Clock::now() + options_.idle_timeout;
-  bool told_to_continue = false;
-  std::array<char, 65536> bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
-  while (true) {
-    const bool had_started = parser.started();
-    buffer.erase(0, parser.feed(buffer));
-    if (parser.complete()) return true;
-    if (parser.started() && !had_started) deadline = Clock::now() + options_.request_timeout;
-    if (parser.head_complete() && parser.request().expects_continue && !told_to_continue) {
-      http::send_all(socket, "HTTP/1.1 100 Continue\r\n\r\n", deadline);
-      told_to_continue = true;
-    }
-    // A request that has begun is waited for, as long as its client has time.
-    if (stopping_ && !parser.started() && !http::wait_for(socket, POLLIN, Clock::now())) return false;
-    if (Clock::now() >= deadline) {
-      if (!parser.started()) return false;
-      throw HttpError(408, fmt::format("the request did not arrive within {} s",
-                                       std::chrono::duration<double>(options_.request_timeout).count()));
-    }
-    if (!http::wait_for(socket, POLLIN, deadline)) continue;
-    const ssize_t count = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (count > 0)
-      buffer.append(bytes.data(), static_cast<std::size_t>(count));
-    else if (count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-      return false;
-  }
-}
-
-/// Where only this machine is let in, pages of other machines are not either: a browser here would ask for
-/// them, if their name was made to point at this machine.
-void HttpServer::check_host(const HttpRequest& request) const {
-  const auto host = request.header("host");
-  if (listener_.is_loopback && host && !names_loopback(*host))
-    throw HttpError(403, "only requests to localhost are answered here, and the Host header names another");
-}
-
-HttpResponse HttpServer::answer(const HttpRequest& request, int socket) const {
-  try {
-    check_host(request);
-    const IsGone is_gone = [socket] { return http::has_hung_up(socket); };
-    if (request.method != "HEAD") return handler_->answer(request, is_gone);
-    HttpRequest as_get = request;
-    as_get.method = "GET";
-    return handler_->answer(as_get, is_gone);
-  } catch (const HttpError& error) {
-    return handler_->describe(error);
-  } catch (const std::bad_alloc&) {
-    return handler_->describe(HttpError(503, "out of memory; send less at a time"));
-  } catch (const std::exception& error) {
-    return handler_->describe(HttpError(500, error.what()));
-  }
-}
-
-bool HttpServer::send_response(int socket, const HttpRequest* request, HttpResponse& response,
-                               bool keep_alive) const {
-  constexpr std::size_t kSlowest = 64;  // bytes per millisecond that a client has to read at
-  std::string text =
-      head_of(response, fmt::format("Content-Length: {}\r\n", response.body.size()), keep_alive);
-  if (request == nullptr || request->method != "HEAD") text += response.body;
-  const auto extra = milliseconds(text.size() / kSlowest);
-  return http::send_all(socket, text, Clock::now() + options_.request_timeout + extra);
-}
-
-/// In chunks, or, to HTTP/1.0, up to the end of the connection. What goes wrong before anything is sent is
-/// answered; after that the connection ends, so that nobody takes a part for the whole.
-bool HttpServer::send_stream(int socket, const HttpRequest& request, HttpResponse& response,
-                             bool keep_alive) const {
-  const bool chunked = request.http_1_1;
-  bool begun = false;
-  const auto send = [&](std::string_view bytes) {
-    const std::string head =
-        begun ? "" : head_of(response, chunked ? "Transfer-Encoding: chunked\r\n" : "", keep_alive);
-    begun = true;
-    if (!http::send_all(socket, fmt::format("{}{}", head, bytes), Clock::now() + options_.request_timeout))
-      throw Closed();
-  };
-  const auto write = [&](std::string_view piece) {
-    if (piece.empty()) return;  // an empty chunk would be the end
-    send(chunked ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::string(piece));
-  };
-  const auto failed = [&](const HttpError& error) {
-    response.note = fmt::format("{:?}", std::string_view(error.what()));
-    if (begun) return false;
-    response = handler_->describe(error);
-    return send_response(socket, &request, response, keep_alive);
-  };
-  try {
-    response.note = response.stream(write);
-    send(chunked ? "0\r\n\r\n" : "");
-    return true;
-  } catch (const Closed&) {
-    response.note = "the client went away";
-    return false;
-  } catch (const HttpError& error) {
-    return failed(error);
-  } catch (const std::exception& error) {
-    return failed(HttpError(500, error.what()));
-  }
+  place.done = true;
 }
 
 }  // namespace tetrad

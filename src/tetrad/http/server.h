@@ -9,56 +9,18 @@
 #include <functional>
 #include <list>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "tetrad/http/address.h"
-#include "tetrad/http/request.h"
+#include "tetrad/http/connection.h"
+#include "tetrad/http/handler.h"
 #include "tetrad/http/socket.h"
 
 namespace tetrad {
 
-/// Sends a piece of a body; throws if the client is gone, which is to be let through.
-using BodyWriter = std::function<void(std::string_view piece)>;
-
-struct HttpResponse {
-  int status = 200;
-  std::string content_type = {};
-  std::string body = {};
-  std::vector<std::pair<std::string, std::string>> headers = {};  //!< besides those of every response
-  std::string note = {};                                          //!< for the log
-  /// Instead of a body: makes it while it is sent, and returns the note. Until it has written something, it
-  /// may throw like a handler.
-  std::function<std::string(const BodyWriter& write)> stream = {};
-};
-
-struct ServerOptions {
+struct ServerOptions : ConnectionOptions {
   HttpAddress address;
   int connections = 64;  //!< at a time; more are answered 503
-  HttpLimits limits = {};
-  std::chrono::milliseconds request_timeout{30'000};  //!< from the first byte of a request to its last
-  std::chrono::milliseconds idle_timeout{60'000};     //!< between requests of a connection
-};
-
-/// Whether the client no longer waits for the answer.
-using IsGone = std::function<bool()>;
-
-/// All of it is called by several threads at once.
-class HttpHandler {
- public:
-  HttpHandler() = default;
-  HttpHandler(const HttpHandler&) = delete;
-  HttpHandler& operator=(const HttpHandler&) = delete;
-  virtual ~HttpHandler() = default;
-
-  /// HEAD comes as GET. What it throws is answered: HttpError as it says, anything else with 500.
-  virtual HttpResponse answer(const HttpRequest& request, const IsGone& is_gone) = 0;
-  /// The response that says what is wrong.
-  virtual HttpResponse describe(const HttpError& error) const = 0;
-  /// Takes one line per request, without a line feed.
-  virtual void log(const std::string& /*line*/) {}
 };
 
 class HttpServer {
@@ -71,6 +33,8 @@ class HttpServer {
 
   std::uint16_t port() const { return listener_.port; }
   std::string url() const;
+  bool is_loopback() const { return listener_.is_loopback; }  //!< only this machine can connect
+  const MemoryBudget& memory() const { return memory_; }
 
   /// What becomes of requests under way when the server stops.
   struct Ending {
@@ -85,10 +49,13 @@ class HttpServer {
   void run(HttpHandler& handler, const std::function<bool()>& stop, const Ending& ending);
 
  private:
-  struct Connection {
+  /// Of a connection.
+  struct Place {
     FileDescriptor socket;  //!< closed by the thread that runs, so that it may always be shut down
     std::string peer;
     bool is_welcome = false;  //!< else it is answered 503: too many connections
+    bool is_taken = false;    //!< it counts among those that are served; used by the thread in run()
+    http::Connection::IdleSince idle_since = 0;
     std::atomic<bool> done = false;
     std::thread thread;
   };
@@ -97,22 +64,15 @@ class HttpServer {
   void reap();
   bool drain(std::chrono::milliseconds limit);
   void cut_off();
-  void serve(Connection& connection);
-  void refuse(Connection& connection);
-  bool serve_one(Connection& connection, std::string& buffer);
-  bool receive(int socket, RequestParser& parser, std::string& buffer);
-  HttpResponse answer(const HttpRequest& request, int socket) const;
-  void check_host(const HttpRequest& request) const;
-  /// False if the client did not take it.
-  bool send_response(int socket, const HttpRequest* request, HttpResponse& response, bool keep_alive) const;
-  bool send_stream(int socket, const HttpRequest& request, HttpResponse& response, bool keep_alive) const;
-  void log(const std::string& line) const;
+  bool find_room();
+  void serve(Place& place);
 
   ServerOptions options_;
   http::Listener listener_;
+  MemoryBudget memory_;
   HttpHandler* handler_ = nullptr;
   std::atomic<bool> stopping_ = false;
-  std::list<Connection> connections_;  //!< used only by the thread in run()
+  std::list<Place> places_;  //!< used only by the thread in run()
 };
 
 }  // namespace tetrad

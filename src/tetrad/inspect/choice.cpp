@@ -59,6 +59,7 @@ std::vector<Level> choose(std::span<const Candidate> candidates, double budget) 
 }
 
 Advice judge(const Gain& gain, double suggested_cost, double todays_cost) {
+  if (gain.gradient_error.is_few) return Advice::none;
   const Estimate& first = gain.gradient_error.is_noise() ? gain.loss : gain.gradient_error;
   if (first.is_below_noise()) return Advice::keep_today;
   if (first.is_above_noise()) return Advice::better;

@@ -36,6 +36,7 @@ enum class Advice : std::uint8_t {
   better,      //!< less gradient error than today's set, or as much and less loss
   as_good,     //!< for less cost
   keep_today,  //!< neither
+  none,        //!< there were too few microbatches to say anything
 };
 
 /// The loss counts only where gradients do not decide: weights fit the precision that they were trained in,

@@ -66,7 +66,7 @@ std::vector<Microbatch> heldout_batches(const Dataset& dataset, const TrainConfi
 
 Pass InspectedRun::pass() const {
   Pass pass;
-  pass.seed = config.train.seed;
+  pass.seed = config.train.rounding_seed();
   pass.step = static_cast<std::uint32_t>(step);
   pass.progress = std::min(1.0, static_cast<double>(step) / static_cast<double>(steps));
   return pass;
@@ -75,7 +75,8 @@ Pass InspectedRun::pass() const {
 InspectedRun open_inspected(const std::filesystem::path& path, const std::string& precision,
                             std::int64_t batches, Backend& backend, Display* display) {
   InspectedRun run;
-  run.checkpoint = find_checkpoint(path, display);
+  const OpenCheckpoint open = find_checkpoint(path, display);
+  run.checkpoint = open.path();
   const std::array files = {(run.checkpoint / "config.yaml").string()};
   run.config = load_config(files, {});
   TETRAD_CHECK(!run.config.data.sources.empty(),

@@ -61,7 +61,9 @@ struct Inspection {
   Gain gain;  //!< what the suggested set gains over today's
   Advice verdict = Advice::keep_today;
 
-  const SetReport& recommended() const { return verdict == Advice::keep_today ? today : suggested; }
+  const SetReport& recommended() const {
+    return verdict == Advice::better || verdict == Advice::as_good ? suggested : today;
+  }
 };
 
 /// The decoder holds the weights; `pass` says where in the run they are from (seed, step, progress). Throws

@@ -89,7 +89,8 @@ Estimate estimate(std::span<const double> values) {
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, values.size() < 2 ? 0 : std::sqrt(squares / (count - 1) / count)};
+  return {mean, values.size() < 2 ? 0 : std::sqrt(squares / (count - 1) / count),
+          values.size() < kFewestMicrobatches};
 }
 
 Estimate estimate(const ProbeSamples& samples, double ProbeSample::*figure) {

@@ -46,14 +46,18 @@ ProbeResults probe(const ProbeSetup& setup, const Recipe& reference, std::span<c
 /// What the quantizers of every layer and operand do on all microbatches together, every element counted.
 std::vector<OperandStats> quantizer_statistics(const ProbeSetup& setup, const Recipe& recipe);
 
+/// The fewest microbatches whose standard error says anything: that of fewer is mostly chance itself.
+inline constexpr std::size_t kFewestMicrobatches = 4;
+
 /// A mean over microbatches.
 struct Estimate {
   double mean = 0;
-  double error = 0;  //!< standard error
+  double error = 0;     //!< standard error
+  bool is_few = false;  //!< fewer than kFewestMicrobatches: everything is noise
 
   /// Two standard errors above 0.
-  bool is_above_noise() const { return mean > 2 * error; }
-  bool is_below_noise() const { return -mean > 2 * error; }
+  bool is_above_noise() const { return !is_few && mean > 2 * error; }
+  bool is_below_noise() const { return !is_few && -mean > 2 * error; }
   bool is_noise() const { return !is_above_noise() && !is_below_noise(); }
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/inspect/report.h"
+#include "tetrad/io/json_text.h"
 
 #include <fmt/format.h>
 
@@ -173,9 +174,7 @@ std::string verdict_text(const Inspection& inspection) {
   return text;
 }
 
-std::string quoted_list(const std::vector<std::string>& patterns) {
-  return Json(patterns).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string quoted_list(const std::vector<std::string>& patterns) { return json_text(Json(patterns)); }
 
 std::string number_or_auto(const std::optional<std::int64_t>& number) {
   return number ? std::to_string(*number) : "auto";
@@ -244,6 +243,8 @@ std::string_view name_of(Advice verdict) {
       return "better";
     case Advice::as_good:
       return "as_good_for_less";
+    case Advice::none:
+      return "none";
     default:
       return "keep_today";
   }
@@ -274,6 +275,11 @@ std::string report_text(const InspectedRun& run, const Inspection& inspection,
   if (const std::string kept = kept_text(inspection); !kept.empty())
     text +=
         "\nToday's list would lose without one of its own (gradient, % of the same; loss, mnat):\n" + kept;
+  if (inspection.verdict == Advice::none)
+    return text + fmt::format(
+                      "\nNo suggestion: {} microbatches are too few to tell gains from chance. Measure on {} "
+                      "or more (--batches).\n",
+                      run.data.training.size(), kFewestMicrobatches);
   text +=
       fmt::format("\nSUGGESTION with up to {:g} % of the linear layers' FLOP in BF16 (FP8 counts half):\n",
                   100 * options.budget);
@@ -305,7 +311,7 @@ nlohmann::json report_json(const InspectedRun& run, const Inspection& inspection
             {"suggested", json_of(inspection.suggested)}}},
           {"gain_over_today", json_of(inspection.gain)},
           {"verdict", name_of(inspection.verdict)},
-          {"yaml", report_yaml(run, inspection)}};
+          {"yaml", inspection.verdict == Advice::none ? Json() : Json(report_yaml(run, inspection))}};
 }
 
 std::string report_yaml(const InspectedRun& run, const Inspection& inspection) {

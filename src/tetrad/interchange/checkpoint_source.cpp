@@ -28,17 +28,17 @@ Config read_config(const std::filesystem::path& checkpoint) {
 }  // namespace
 
 CheckpointSource::CheckpointSource(const std::filesystem::path& path, Display* display)
-    : path_(find_checkpoint(path, display)),
-      config_(read_config(path_)),
+    : checkpoint_(find_checkpoint(path, display)),
+      config_(read_config(checkpoint_.path())),
       family_(family_of(config_.model)),
       parameters_(tensor_map(config_.model, family_)),
-      weights_(std::make_unique<SafetensorsFile>(path_ / "model.safetensors")),
-      tokenizer_(tokenizer_of_checkpoint(path_)) {
+      weights_(std::make_unique<SafetensorsFile>(checkpoint_.path() / "model.safetensors")),
+      tokenizer_(tokenizer_of_checkpoint(checkpoint_.path())) {
   validate(config_.model);
 }
 
 std::vector<float> CheckpointSource::values(const MappedParameter& parameter) const {
-  const std::string file = (path_ / "model.safetensors").string();
+  const std::string file = (path() / "model.safetensors").string();
   const TensorInfo* info = weights_->find(parameter.name);
   if (info == nullptr) unusable("{} has no tensor {}: it belongs to another model", file, parameter.name);
   if (info->dtype != DType::f32 || info->shape != parameter.shape)

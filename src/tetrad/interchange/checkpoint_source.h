@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/core/display.h"
 #include "tetrad/interchange/tensor_map.h"
 #include "tetrad/io/safetensors.h"
@@ -22,7 +23,7 @@ class CheckpointSource {
   /// no other program has such a model.
   explicit CheckpointSource(const std::filesystem::path& path, Display* display = nullptr);
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return checkpoint_.path(); }
   const Config& config() const { return config_; }
   Family family() const { return family_; }
   const std::vector<MappedParameter>& parameters() const { return parameters_; }
@@ -39,7 +40,7 @@ class CheckpointSource {
   std::int64_t context() const;
 
  private:
-  std::filesystem::path path_;
+  OpenCheckpoint checkpoint_;
   Config config_;
   Family family_;
   std::vector<MappedParameter> parameters_;

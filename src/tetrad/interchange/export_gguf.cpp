@@ -127,7 +127,7 @@ void check_target(const std::filesystem::path& out, Overwrite overwrite) {
 ExportSummary export_gguf(const CheckpointSource& source, const std::filesystem::path& out,
                           const ExportOptions& options, const Nvfp4Plan& plan, Backend& cpu) {
   check_target(out, options.overwrite);
-  create_folder_of(out);
+  const FoldersAbove folders(out);
   GgufExporter exporter(source, plan, cpu);
   const Config& config = source.config();
   GgufMetadata metadata = gguf_metadata(config.model, source.family(), source.context(), plan.size() > 0);

@@ -36,8 +36,8 @@ std::uint64_t gguf_tensor_bytes(std::string_view where, const GgufTensor& tensor
                  quoted_name(tensor.name), kGgufDamaged);
     bytes = checked_mul(*elements / kGgmlNvfp4Values, kGgmlNvfp4Bytes);
   }
-  TETRAD_CHECK(bytes, "{}: tensor {} has more bytes than can be counted: {}", where, quoted_name(tensor.name),
-               kGgufDamaged);
+  TETRAD_CHECK(bytes, "{}: tensor {} has more bytes than can be counted, or endless rows of nothing: {}",
+               where, quoted_name(tensor.name), kGgufDamaged);
   return *bytes;
 }
 

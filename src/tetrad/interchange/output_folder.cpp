@@ -45,7 +45,7 @@ void OutputFolder::check(const fs::path& target, Overwrite overwrite, const IsOu
 OutputFolder::OutputFolder(const fs::path& target, Overwrite overwrite, const IsOurs& is_ours)
     : target_(without_slash(target)) {
   check(target_, overwrite, is_ours);
-  create_folder_of(target_);
+  folders_.emplace(target_);
   fs::path prefix = target_;
   prefix += ".tmp.";
   const fs::path path = unused_path(prefix);

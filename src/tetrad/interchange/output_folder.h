@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
+
+#include "tetrad/io/atomic_file.h"
 
 namespace tetrad {
 
@@ -35,6 +38,7 @@ class OutputFolder {
 
  private:
   std::filesystem::path target_;
+  std::optional<FoldersAbove> folders_;
   std::filesystem::path temporary_;  //!< empty once there is nothing to remove
 };
 

@@ -17,6 +17,8 @@
 namespace tetrad {
 namespace {
 
+constexpr std::string_view kTemporary = ".tmp.";  // between a name and what makes it unique
+
 [[noreturn]] void cannot_create(const std::string& target, const std::string& reason) {
   fail("cannot write {}: {}; choose another output path, or check the permissions of its folder", target,
        reason);
@@ -45,14 +47,22 @@ bool sync_folder(const std::filesystem::path& folder) {
   return descriptor.is_open() && sync_folder(descriptor.get());
 }
 
-void create_folder_of(const std::filesystem::path& file) {
-  const std::filesystem::path folder = file.parent_path();
+FoldersAbove::FoldersAbove(const std::filesystem::path& output) {
+  const std::filesystem::path folder = output.parent_path();
   if (folder.empty()) return;
   std::error_code error;
+  for (std::filesystem::path path = folder; !path.empty() && !std::filesystem::exists(path, error);
+       path = path.parent_path())
+    made_.push_back(path);
   std::filesystem::create_directories(folder, error);
-  if (error)
-    cannot_create(fmt::format("{:?}", file.native()),
-                  fmt::format("folder {:?}: {}", folder.native(), error.message()));
+  if (!error) return;
+  remove_empty();
+  cannot_create(fmt::format("{:?}", output.native()),
+                fmt::format("folder {:?}: {}", folder.native(), error.message()));
+}
+
+void FoldersAbove::remove_empty() const {
+  for (const std::filesystem::path& folder : made_) ::rmdir(folder.c_str());  // fails unless it is empty
 }
 
 AtomicFile::AtomicFile(const std::filesystem::path& target, Sha256* hash)
@@ -85,7 +95,7 @@ void AtomicFile::create_temporary() {
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (failpoint_fails("file.create")) break;
-    std::string name = fmt::format("{}.tmp.{}.{}", name_, ::getpid(), counter++);
+    std::string name = fmt::format("{}{}{}.{}", name_, kTemporary, ::getpid(), counter++);
     file_ =
         FileDescriptor(::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file_.is_open()) {
@@ -159,6 +169,16 @@ void AtomicFile::commit() {
   if (failpoint_fails("file.fsync_folder") || !sync_folder(folder_.get()))
     fail_errno(
         fmt::format("wrote {}, but failed to flush its folder; a power cut may still undo it", target_));
+}
+
+void remove_leftovers(const std::filesystem::path& folder, std::string_view name) {
+  const std::string prefix = fmt::format("{}{}", name, kTemporary);
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->path().filename().native().starts_with(prefix) && it->is_regular_file(ignored))
+      std::filesystem::remove(it->path(), ignored);
+  }
 }
 
 void write_file_atomically(const std::filesystem::path& target, std::string_view text) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/io/sha256.h"
@@ -60,13 +61,30 @@ class AtomicFile {
   std::uint64_t end_ = 0;  //!< end of the furthest byte written
 };
 
-/// The folder that `file` is to be in, and those above it, where a user names a new output. AtomicFile does
-/// not do this itself: a folder that disappears under a run must be noticed. Throws Error (bad input) if it
-/// cannot be created.
-void create_folder_of(const std::filesystem::path& file);
+/// The folder that an output is to be in, and those above it, made where a user names new ones. AtomicFile
+/// does not do this itself: a folder that disappears under a run must be noticed. Those that were made and
+/// are still empty at the end are removed again, so that an output that was refused leaves nothing behind;
+/// it therefore has to live longer than what writes the output.
+class FoldersAbove {
+ public:
+  /// Throws Error (bad input) if a folder cannot be created.
+  explicit FoldersAbove(const std::filesystem::path& output);
+  FoldersAbove(const FoldersAbove&) = delete;
+  FoldersAbove& operator=(const FoldersAbove&) = delete;
+  ~FoldersAbove() { remove_empty(); }
+
+ private:
+  void remove_empty() const;
+
+  std::vector<std::filesystem::path> made_;  //!< the innermost first
+};
 
 /// A whole small file in one call.
 void write_file_atomically(const std::filesystem::path& target, std::string_view text);
+
+/// Removes temporary files that a killed writer of `folder`/`name` left. Only for who knows that nobody is
+/// writing it.
+void remove_leftovers(const std::filesystem::path& folder, std::string_view name);
 
 /// Makes the names in a folder durable. False, with errno, if that failed.
 bool sync_folder(int folder);

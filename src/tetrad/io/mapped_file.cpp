@@ -18,10 +18,10 @@ FileDescriptor::~FileDescriptor() {
   if (is_open()) ::close(fd_);
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+std::pair<FileDescriptor, std::uint64_t> open_regular_file(const std::filesystem::path& path) {
   const std::string& name = path.native();
   // O_NONBLOCK: opening a pipe that nobody writes to must fail below, not hang here.
-  const FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file.is_open()) {
     const std::string reason = std::generic_category().message(errno);
     fail("cannot read {:?}: {}; check the path and its permissions", name, reason);
@@ -33,11 +33,14 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
       S_ISREG(status.st_mode),
       "cannot read {:?}: it is not a regular file (a pipe or a device?); copy the data to a file first",
       name);
-  if (status.st_size == 0) return;
+  return {std::move(file), static_cast<std::uint64_t>(status.st_size)};
+}
 
-  const auto size = static_cast<std::size_t>(status.st_size);
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const auto [file, size] = open_regular_file(path);
+  if (size == 0) return;
   void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) fail_errno(fmt::format("cannot map {:?} into memory", name));
+  if (data == MAP_FAILED) fail_errno(fmt::format("cannot map {:?} into memory", path.native()));
   bytes_ = {static_cast<const std::byte*>(data), size};
 }
 

@@ -3,6 +3,7 @@
 // Read-only memory maps of regular files, and the descriptor they are opened with.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -28,6 +29,10 @@ class FileDescriptor {
  private:
   int fd_ = -1;
 };
+
+/// A regular file for reading, and its size. Throws Error (bad input) if the path cannot be opened or is
+/// none; never waits on a pipe.
+std::pair<FileDescriptor, std::uint64_t> open_regular_file(const std::filesystem::path& path);
 
 /// The bytes of a regular file. They stay valid when the path is replaced by rename or removed, because the
 /// map holds the old file; a program that shortens the file in place still breaks them (the kernel sends

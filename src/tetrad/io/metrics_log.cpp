@@ -17,10 +17,17 @@
 #include "tetrad/io/atomic_file.h"
 
 namespace tetrad {
-namespace {
 
-/// Nothing if the line is damaged.
-std::optional<std::int64_t> step_of(std::string_view line) {
+/// What a line is about.
+struct MetricsLog::Line {
+  std::int64_t step = 0;
+  std::string kind;  //!< empty: it says none
+
+  /// Nothing if the line is damaged.
+  static std::optional<Line> parse(std::string_view line);
+};
+
+std::optional<MetricsLog::Line> MetricsLog::Line::parse(std::string_view line) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object()) return std::nullopt;
   const auto step = object.find("step");
@@ -28,10 +35,10 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   if (step->is_number_unsigned() &&
       step->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
     return std::nullopt;
-  return step->get<std::int64_t>();
+  const auto kind = object.find("kind");
+  return Line{step->get<std::int64_t>(),
+              kind != object.end() && kind->is_string() ? kind->get<std::string>() : std::string()};
 }
-
-}  // namespace
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) : path_(std::move(path)) {
   open();
@@ -76,6 +83,28 @@ void MetricsLog::sync() {
 }
 
 std::int64_t MetricsLog::cut_after(std::int64_t step) {
+  return keep_lines([&](const Line& line) { return line.step <= step; });
+}
+
+bool MetricsLog::cut_after_checkpoint(std::int64_t step) {
+  const auto is_its_line = [&](const Line& line) { return line.kind == "checkpoint" && line.step == step; };
+  std::int64_t written = 0;  // it may have been written more than once
+  keep_lines([&](const Line& line) {
+    written += is_its_line(line) ? 1 : 0;
+    return line.step <= step;
+  });
+  std::int64_t passed = 0;
+  keep_lines([&](const Line& line) {
+    const bool stays = written == 0 || passed < written || line.kind == "resume";
+    passed += is_its_line(line) ? 1 : 0;
+    return stays;
+  });
+  return written > 0;
+}
+
+/// Asks of every sound line, in order, whether it stays. Returns how many went.
+template <typename Stays>
+std::int64_t MetricsLog::keep_lines(const Stays& stays) {
   std::int64_t removed = 0;
   std::string kept;
   {
@@ -85,8 +114,8 @@ std::int64_t MetricsLog::cut_after(std::int64_t step) {
       const std::size_t end = rest.find('\n');
       const std::string_view line = rest.substr(0, end);
       const bool whole = end != std::string_view::npos;
-      const auto line_step = whole ? step_of(line) : std::nullopt;
-      if (line_step && *line_step <= step) {
+      const std::optional<Line> parsed = whole ? Line::parse(line) : std::nullopt;
+      if (parsed && stays(*parsed)) {
         kept.append(line).append(1, '\n');
       } else {
         ++removed;

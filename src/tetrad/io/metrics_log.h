@@ -31,8 +31,17 @@ class MetricsLog {
   /// Returns how many lines went. Throws Error (failure).
   std::int64_t cut_after(std::int64_t step);
 
+  /// For a run that resumes from the checkpoint of `step`: cut_after(), and removes what was written after
+  /// its last line ("kind": "checkpoint") too, because it will happen again. Lines of kind "resume" stay.
+  /// Returns whether there is such a line: a kill may have come before it. Throws Error (failure).
+  bool cut_after_checkpoint(std::int64_t step);
+
  private:
+  struct Line;
+
   void open();
+  template <typename Stays>
+  std::int64_t keep_lines(const Stays& stays);
 
   std::filesystem::path path_;
   FileDescriptor file_;

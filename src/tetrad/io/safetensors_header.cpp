@@ -316,7 +316,9 @@ std::uint64_t checked_tensor_bytes(std::string_view where, DType dtype, std::spa
   const auto elements = checked_product(std::span(extents).first(shape.size()));
   const auto bits =
       elements ? checked_mul(*elements, static_cast<std::uint64_t>(bits_of(dtype))) : std::nullopt;
-  TETRAD_CHECK(bits, "{}: shape [{}] of {} has more bytes than can be counted (overflow); correct the shape",
+  TETRAD_CHECK(bits,
+               "{}: shape [{}] of {} has more bytes than can be counted (overflow), or endless rows of "
+               "nothing; correct the shape",
                where, fmt::join(shape, ", "), name_of(dtype));
   TETRAD_CHECK(*bits % 8 == 0, "{}: shape [{}] of {} does not fill whole bytes; pad the tensor", where,
                fmt::join(shape, ", "), name_of(dtype));

@@ -19,21 +19,22 @@ using Json = nlohmann::json;
 /// members with the same key. (Its callbacks for this take a time that is quadratic in a list of objects.)
 class Watch final : public Json::json_sax_t {
  public:
-  Watch(std::string_view where, int max_depth) : where_(where), max_depth_(max_depth) {}
+  Watch(std::string_view where, const JsonLimits& limits) : where_(where), limits_(limits) {}
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
+  bool null() override { return count(); }
+  bool boolean(bool) override { return count(); }
+  bool binary(binary_t&) override { return count(); }
+  bool number_integer(number_integer_t) override { return count(); }
+  bool number_unsigned(number_unsigned_t) override { return count(); }
+  bool number_float(number_float_t, const string_t&) override { return count(); }
+  bool string(string_t&) override { return count(); }
   bool start_object(std::size_t) override { return open(); }
   bool start_array(std::size_t) override { return open(); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
 
   bool key(string_t& key) override {
+    if (++members_ > limits_.members) fail("{}: more than {} members of objects", where_, limits_.members);
     if (!keys_.back().insert(key).second)
       fail("{}: an object has the key {} twice; remove one", where_, quoted_name(key));
     return true;
@@ -46,12 +47,17 @@ class Watch final : public Json::json_sax_t {
   }
 
  private:
-  bool open() {
-    if (std::ssize(keys_) >= max_depth_)
-      fail("{}: more than {} nested objects and lists; the file is damaged or not meant for Tetrad", where_,
-           max_depth_);
-    keys_.emplace_back();
+  bool count() {
+    if (++values_ > limits_.values) fail("{}: more than {} values", where_, limits_.values);
     return true;
+  }
+
+  bool open() {
+    if (std::ssize(keys_) >= limits_.depth)
+      fail("{}: more than {} nested objects and lists; the file is damaged or not meant for Tetrad", where_,
+           limits_.depth);
+    keys_.emplace_back();
+    return count();
   }
 
   bool close() {
@@ -60,7 +66,9 @@ class Watch final : public Json::json_sax_t {
   }
 
   std::string_view where_;
-  int max_depth_;
+  const JsonLimits& limits_;
+  std::size_t values_ = 0;
+  std::size_t members_ = 0;
   std::vector<std::unordered_set<std::string>> keys_;  //!< keys seen so far, for each open object or list
 };
 
@@ -73,7 +81,7 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view where, 
   // The JSON library takes a zero byte for the end of its input and would not look at what follows it.
   TETRAD_CHECK(text.find('\0') == text.npos, "{}: not valid JSON (zero byte at byte {})", where,
                text.find('\0'));
-  Watch watch(where, limits.depth);
+  Watch watch(where, limits);
   Json::sax_parse(text.begin(), text.end(), &watch);
   return Json::parse(text.begin(), text.end());
 }

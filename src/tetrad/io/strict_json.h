@@ -12,11 +12,13 @@ namespace tetrad {
 
 struct JsonLimits {
   std::size_t bytes = 1 << 20;
-  int depth = 16;  //!< most levels of nested objects and lists
+  int depth = 16;                  //!< most levels of nested objects and lists
+  std::size_t values = SIZE_MAX;   //!< most values of any kind, which take more memory than their text
+  std::size_t members = SIZE_MAX;  //!< most members of all objects together
 };
 
 /// Throws Error (bad input) that begins with `where` if the text is not UTF-8, is not one JSON value, is
-/// longer or deeper than allowed, or has an object with the same key twice.
+/// longer or deeper or has more values than allowed, or has an object with the same key twice.
 nlohmann::json parse_strict_json(std::string_view text, std::string_view where, const JsonLimits& limits);
 
 /// The same for a file.

@@ -103,6 +103,28 @@ void TensorBoardWriter::scalar(std::string_view tag, std::int64_t step, double v
   put_bytes(summary_value, 1, tag);
   put_key(summary_value, 2, Wire::fixed32);
   put_fixed(summary_value, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+  record_value(step, summary_value);
+}
+
+void TensorBoardWriter::text(std::string_view tag, std::int64_t step, std::string_view text) {
+  std::string plugin;
+  put_bytes(plugin, 1, "text");
+  std::string metadata;
+  put_bytes(metadata, 1, plugin);
+  constexpr std::uint64_t kString = 7;  // DataType.DT_STRING
+  std::string tensor;                   // a scalar: of no dimension
+  put_key(tensor, 1, Wire::varint);
+  put_varint(tensor, kString);
+  put_bytes(tensor, 2, "");
+  put_bytes(tensor, 8, text);
+  std::string summary_value;
+  put_bytes(summary_value, 1, tag);
+  put_bytes(summary_value, 8, tensor);
+  put_bytes(summary_value, 9, metadata);
+  record_value(step, summary_value);
+}
+
+void TensorBoardWriter::record_value(std::int64_t step, std::string_view summary_value) {
   std::string summary;
   put_bytes(summary, 1, summary_value);
   std::string event = event_at(step);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Event files that TensorBoard reads: scalars only.
+// Event files that TensorBoard reads: scalars and texts.
 
 #include <cstdint>
 #include <filesystem>
@@ -26,6 +26,9 @@ class TensorBoardWriter {
   /// Kept in memory until there is enough of it, or flush(). `tag` is UTF-8, such as "train/loss".
   void scalar(std::string_view tag, std::int64_t step, double value);
 
+  /// The same for a text, which TensorBoard takes for Markdown.
+  void text(std::string_view tag, std::int64_t step, std::string_view text);
+
   /// Hands what there is to the system. Throws Error (failure) if the disk is full; nothing is lost then, and
   /// flush() can be called again.
   void flush();
@@ -34,6 +37,7 @@ class TensorBoardWriter {
 
  private:
   void record(std::string_view event);
+  void record_value(std::int64_t step, std::string_view summary_value);
 
   std::filesystem::path path_;
   FileDescriptor file_;

@@ -33,7 +33,8 @@ struct Mamba2Config {
 
 struct ModelConfig {
   std::string name = "custom";
-  /// One letter per block: `*` attention, `-` feed-forward, `M` Mamba-2. A Llama layer is "*-".
+  /// One letter per block: `*` attention, `-` feed-forward, `M` Mamba-2. What others call a layer of Llama is
+  /// "*-", two blocks.
   std::string pattern;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;

@@ -136,8 +136,10 @@ MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
   pass.document_starts = has_documents_ ? document_starts_.i32() : nullptr;
   const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
   backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, residual(0)});
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const TraceRange range(pass.trace, "forward of block", static_cast<std::int64_t>(i));
     blocks_[i]->forward(pass, as_const(residual(i)), residual(i + 1));
+  }
   const MutableMatrixView hidden = scratch_.get(Scratch::mixed, storage_, count, config_.hidden);
   final_norm_->forward(as_const(residual(blocks_.size())), hidden);
   return as_const(hidden);
@@ -162,12 +164,17 @@ void Decoder::differentiate(Pass& pass, float gradient_scale) {
   const MutableMatrixView gradient = residual_gradient_.view();
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
-  backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
-                                      dhidden, head_parameter().gradient.f32()});
+  {
+    const TraceRange range(pass.trace, "head and loss");
+    backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
+                                        dhidden, head_parameter().gradient.f32(), pass.z_loss});
+  }
   backend_.set_to_zero(residual_gradient_.bytes());
   final_norm_->backward(residual_.back().const_view(), as_const(dhidden), gradient);
-  for (std::size_t i = blocks_.size(); i-- > 0;)
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    const TraceRange range(pass.trace, "backward of block", static_cast<std::int64_t>(i));
     blocks_[i]->backward(pass, residual_[i].const_view(), gradient);
+  }
   backend_.embedding(
       EmbeddingBackward{tokens_.i32(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
 }
@@ -204,11 +211,17 @@ std::int64_t Decoder::session_bytes(std::int64_t capacity) const {
 
 std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                                    bool last_only) {
+  TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
   std::vector<float> result;
-  const NewTokens sequence{&session, tokens, last_only};
-  extend(pass, std::span(&sequence, 1), [&](std::int64_t /*first*/, std::span<const float> logits) {
-    result.insert(result.end(), logits.begin(), logits.end());
-  });
+  while (!tokens.empty()) {
+    const auto room = static_cast<std::size_t>(kPromptPart - session.length() % kPromptPart);
+    const NewTokens part{&session, tokens.first(std::min(room, tokens.size())), last_only};
+    if (last_only) result.clear();
+    extend(pass, std::span(&part, 1), [&](std::int64_t /*first*/, std::span<const float> logits) {
+      result.insert(result.end(), logits.begin(), logits.end());
+    });
+    tokens = tokens.subspan(part.tokens.size());
+  }
   return result;
 }
 

@@ -18,6 +18,10 @@
 
 namespace tetrad {
 
+/// A prompt is read in parts that end at multiples of so many tokens, so that others can be served in between.
+/// Where activations are quantized each part has its own scale: whoever wants the same bits cuts the same way.
+inline constexpr std::int64_t kPromptPart = 128;
+
 /// A sequence that is being read or written token by token.
 class Session {
  public:
@@ -74,7 +78,8 @@ class Decoder {
   Session start(std::int64_t capacity) const;
   /// Bytes of a session with room for so many tokens.
   std::int64_t session_bytes(std::int64_t capacity) const;
-  /// Reads further tokens; logits [tokens, vocab] of what follows each, or, if `last_only`, [1, vocab].
+  /// Reads further tokens, in parts of a prompt; logits [tokens, vocab] of what follows each, or, if
+  /// `last_only`, [1, vocab].
   std::vector<float> extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                             bool last_only);
   /// Reads tokens of several different sequences in one pass. The wanted logits go to `sink` in order, a part

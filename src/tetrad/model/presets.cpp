@@ -8,8 +8,8 @@
 namespace tetrad {
 namespace {
 
-/// The pattern of so many Llama layers: attention, then feed-forward.
-std::string llama_layers(int count) {
+/// The pattern of a Llama: so many times attention, then feed-forward.
+std::string llama_pattern(int count) {
   std::string pattern;
   for (int i = 0; i < count; ++i) pattern += "*-";
   return pattern;
@@ -19,7 +19,7 @@ std::string llama_layers(int count) {
 std::vector<ModelConfig> quickstart_models() {
   return {
       {.name = "quickstart",
-       .pattern = llama_layers(4),
+       .pattern = llama_pattern(4),
        .hidden = 128,
        .heads = 4,
        .kv_heads = 2,
@@ -48,7 +48,7 @@ std::vector<ModelConfig> quickstart_models() {
 std::vector<ModelConfig> single_gpu_models() {
   return {
       {.name = "llama-162m",
-       .pattern = llama_layers(12),
+       .pattern = llama_pattern(12),
        .hidden = 768,
        .heads = 12,
        .kv_heads = 12,
@@ -57,7 +57,7 @@ std::vector<ModelConfig> single_gpu_models() {
        .rope = RopeConfig{.theta = 10000},
        .vocab = 50304},
       {.name = "llama-1b",
-       .pattern = llama_layers(16),
+       .pattern = llama_pattern(16),
        .hidden = 2048,
        .heads = 32,
        .kv_heads = 8,
@@ -85,7 +85,7 @@ std::vector<ModelConfig> paper_models() {
   return {
       // The paper does not print theta.
       {.name = "paper-1.2b",
-       .pattern = llama_layers(20),
+       .pattern = llama_pattern(20),
        .hidden = 2048,
        .heads = 16,
        .kv_heads = 8,
@@ -122,7 +122,7 @@ std::vector<ModelConfig> paper_models() {
 std::vector<ModelConfig> llama3_models() {
   return {
       {.name = "llama3-8b",
-       .pattern = llama_layers(32),
+       .pattern = llama_pattern(32),
        .hidden = 4096,
        .heads = 32,
        .kv_heads = 8,
@@ -131,7 +131,7 @@ std::vector<ModelConfig> llama3_models() {
        .rope = RopeConfig{.theta = 500000},
        .vocab = 128256},
       {.name = "llama3.1-405b",
-       .pattern = llama_layers(126),
+       .pattern = llama_pattern(126),
        .hidden = 16384,
        .heads = 128,
        .kv_heads = 8,

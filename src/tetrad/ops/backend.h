@@ -82,6 +82,9 @@ class Backend {
   }
   /// Waits for operations under way.
   virtual void synchronize() = 0;
+  /// Names what follows, up to end_range(), for the profiler of a device. Ranges lie within each other.
+  virtual void begin_range(const std::string& /*name*/) {}
+  virtual void end_range() {}
   /// Runs `work`, whose operations neither allocate nor download, into a record instead of on the device; the
   /// result replays it at the cost of one launch. Nothing where operations are not launched.
   virtual std::function<void()> record(const std::function<void()>& /*work*/) { return {}; }
@@ -90,7 +93,8 @@ class Backend {
   /// Where memory is a device's: gives back what operations hold for themselves and begins a new peak.
   /// Returns what is still allocated, in bytes.
   virtual std::optional<std::int64_t> restart_peak() { return std::nullopt; }
-  /// Bytes that a device has free, with what operations hold for themselves.
+  /// Bytes that the device, or the machine, has free, with what operations hold for themselves; nothing where
+  /// nobody says.
   virtual std::optional<std::int64_t> free_memory() const { return std::nullopt; }
   /// What the hardware has used, in joules since some fixed moment; nothing where it does not say.
   virtual std::optional<double> energy() const { return std::nullopt; }

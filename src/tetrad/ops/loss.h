@@ -18,10 +18,13 @@ struct CrossEntropy {
   const std::int32_t* targets = nullptr;  //!< [tokens]
   float* losses = nullptr;                //!< [tokens], in nats; 0 where the target is ignored
 
-  /// The backward pass, if `dhidden.data` is not null: d(sum of losses * gradient_scale).
+  /// The backward pass, if `dhidden.data` is not null: d(sum of losses * gradient_scale), where each loss is
+  /// increased by z_loss * (log of the sum of exp(logits))², which keeps logits from drifting. `losses` are
+  /// without it.
   float gradient_scale = 1;
   MutableMatrixView dhidden;  //!< written
   float* dhead = nullptr;     //!< [vocab, width], added to
+  float z_loss = 0;
 };
 
 /// Throws Error where views do not fit together. (Targets are not read: they may be on a device.)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/plot/summary.h"
+#include "tetrad/io/json_text.h"
 
 #include <fmt/format.h>
 
@@ -210,7 +211,7 @@ std::string to_json_text(std::span<const RunSummary> runs, const References& ref
   nlohmann::ordered_json result = {{"runs", std::move(list)}};
   if (references.unigram_entropy) result["unigram_entropy"] = *references.unigram_entropy;
   if (references.entropy) result["entropy"] = *references.entropy;
-  return result.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(result);
 }
 
 std::string headline(std::span<const RunSummary> runs) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tetrad/serve/logprobs.h"
 
@@ -44,6 +45,7 @@ struct CompletionStream::Choice {
   std::string text;              //!< that was not sent yet
   std::size_t prompt_bytes = 0;  //!< leading bytes that are not generated text
   bool begun = false;
+  bool has_role = false;  //!< of a chat: it was said whose message it is
 };
 
 CompletionStream::CompletionStream(const CompletionRequest& request, const CompletionContext& context,
@@ -83,6 +85,13 @@ std::string CompletionStream::take_text(Choice& choice, const Generation& news, 
   return result;
 }
 
+/// What is new of a message; the first says whose it is.
+Json CompletionStream::delta(Choice& choice, std::string text) {
+  Json result = {{"content", std::move(text)}};
+  if (!std::exchange(choice.has_role, true)) result["role"] = "assistant";
+  return result;
+}
+
 void CompletionStream::add(std::size_t index, const Generation& news, bool is_done) {
   Choice& choice = choices_[index];
   if (!choice.begun) begin(choice, index, news);
@@ -92,15 +101,18 @@ void CompletionStream::add(std::size_t index, const Generation& news, bool is_do
   std::string text = take_text(choice, news, is_done);
   if (text.empty() && !is_done && !request_.logprobs && !request_.return_token_ids) return;
   Json entry = {{"index", index},
-                {"text", std::move(text)},
                 {"logprobs", request_.logprobs ? choice.logprobs.take() : Json()},
                 {"finish_reason", nullptr}};
+  if (request_.is_chat)
+    entry["delta"] = delta(choice, std::move(text));
+  else
+    entry["text"] = std::move(text);
   if (is_done) entry["finish_reason"] = news.finish == Finish::stop ? "stop" : "length";
   if (request_.return_token_ids) entry["token_ids"] = news.tokens;
   Json event = frame_;
   event["choices"] = Json::array({std::move(entry)});
   if (request_.include_usage) event["usage"] = nullptr;
-  send(event);
+  send(std::move(event));
 }
 
 void CompletionStream::fail(const Json& error) { send(error); }
@@ -110,12 +122,14 @@ void CompletionStream::finish() {
     Json event = frame_;
     event["choices"] = Json::array();
     event["usage"] = usage_json(request_, completion_tokens_);
-    send(event);
+    send(std::move(event));
   }
   write_("data: [DONE]\n\n");
 }
 
-void CompletionStream::send(const Json& event) const {
+void CompletionStream::send(Json event) {
+  if (!has_sent_ && !request_.warnings.empty()) event["warnings"] = request_.warnings;
+  has_sent_ = true;
   write_(fmt::format("data: {}\n\n", event.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 

@@ -40,13 +40,15 @@ class CompletionStream {
 
   void begin(Choice& choice, std::size_t index, const Generation& news);
   std::string take_text(Choice& choice, const Generation& news, bool is_done) const;
-  void send(const nlohmann::json& event) const;
+  static nlohmann::json delta(Choice& choice, std::string text);
+  void send(nlohmann::json event);
 
   const CompletionRequest& request_;
   const CompletionContext& context_;
   const nlohmann::json& frame_;
   const Write& write_;
   std::vector<Choice> choices_;
+  bool has_sent_ = false;
   std::size_t completion_tokens_ = 0;
 };
 

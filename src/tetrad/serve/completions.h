@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// POST /v1/completions as OpenAI defines it and as lm-evaluation-harness uses it: a request to the tasks of
-// the engine, and their results to the response.
+// POST /v1/completions as OpenAI defines it and as lm-evaluation-harness uses it, and its chat: a request to
+// the tasks of the engine, and their results to the response.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -16,6 +16,8 @@
 
 namespace tetrad {
 
+struct ChatTemplate;
+
 /// What a client may ask of a model.
 struct CompletionContext {
   std::string model;                     //!< its name
@@ -24,6 +26,7 @@ struct CompletionContext {
   std::int64_t max_sequences = 2048;     //!< prompts times n of one request
   std::int64_t max_tokens = 1 << 18;     //!< tokens of all these together, prompts and continuations
   const Tokenizer* tokenizer = nullptr;  //!< null: ids alone are understood
+  const ChatTemplate* chat = nullptr;    //!< null: there is no chat
 };
 
 struct CompletionRequest {
@@ -36,15 +39,22 @@ struct CompletionRequest {
   bool return_token_ids = false;
   bool stream = false;
   bool include_usage = false;  //!< in the stream
+  bool is_chat = false;        //!< its response is a message
   std::vector<std::string> stop;
+  std::vector<std::string> warnings;  //!< about members that were ignored; the response repeats them
 
   std::int64_t tokens() const;  //!< prompts and continuations, at most
+  std::size_t bytes() const;    //!< of memory that it may take until its response is sent
 };
 
 /// Throws ApiError (400; 404 for another model) that says which parameter is wrong. `seed` is for requests
 /// that name none.
 CompletionRequest parse_completion_request(std::string_view body, const CompletionContext& context,
                                            std::uint64_t seed);
+
+/// The same for /v1/chat/completions; also 404 if there is no chat.
+CompletionRequest parse_chat_request(std::string_view body, const CompletionContext& context,
+                                     std::uint64_t seed);
 
 /// n for each prompt, in order.
 std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const CompletionContext& context);

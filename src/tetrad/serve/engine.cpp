@@ -133,17 +133,26 @@ void Engine::report(std::unique_lock<std::mutex>& lock, const Job& job, const On
   }
 }
 
+EngineFigures Engine::figures() const {
+  EngineFigures figures{0, active_, rounds_, prompt_tokens_, generated_tokens_};
+  const std::lock_guard lock(mutex_);
+  for (const JobPointer& job : turns_) figures.waiting += static_cast<std::int64_t>(job->waiting.size());
+  return figures;
+}
+
 void Engine::work() {
   Group active;
   while (wait_for_work(active)) {
+    active_ = static_cast<std::int64_t>(active.size());
     try {
-      for (const Group& group : passes(active)) step(group);
+      for (const Group& group : passes(next_round(active))) step(group);
     } catch (const std::bad_alloc&) {
       std::this_thread::sleep_for(
           std::chrono::milliseconds(100));  // not even for a list: others may free some
     }
     const std::lock_guard lock(mutex_);
     std::erase_if(active, [](const SequencePointer& sequence) { return sequence->is_done; });
+    active_ = static_cast<std::int64_t>(active.size());
   }
 }
 
@@ -163,54 +172,6 @@ bool Engine::wait_for_work(Group& active) {
   }
   done_.notify_all();
   return false;
-}
-
-/// Lets go of abandoned sequences, and takes up as many as may be computed at a time: one of each job in
-/// turn, and not much more than a pass of prompts at once, because sequences that grow wait meanwhile.
-void Engine::admit(Group& active) {
-  std::erase_if(active, [](const SequencePointer& sequence) {
-    if (sequence->job->is_abandoned) --sequence->job->active;
-    return sequence->job->is_abandoned;
-  });
-  std::erase_if(turns_, [](const JobPointer& job) { return job->is_abandoned; });
-  // The last places are for others: a job of many long sequences holds up nobody who wants little.
-  const std::int64_t share =
-      options_.batch - (options_.batch < 4 ? 0 : std::max<std::int64_t>(options_.batch / 8, 1));
-  std::int64_t fresh = 0;
-  std::size_t passed_over = 0;
-  while (passed_over < turns_.size() && static_cast<std::int64_t>(active.size()) < options_.batch &&
-         fresh < options_.tokens) {
-    const JobPointer job = std::move(turns_.front());
-    turns_.pop_front();
-    if (job->active >= share) {
-      turns_.push_back(job);
-      ++passed_over;
-      continue;
-    }
-    passed_over = 0;
-    fresh += static_cast<std::int64_t>(job->waiting.front()->task.prompt.size());
-    active.push_back(std::move(job->waiting.front()));
-    job->waiting.pop_front();
-    ++job->active;
-    if (!job->waiting.empty()) turns_.push_back(job);
-  }
-}
-
-/// Each sequence once, in passes of not too many tokens.
-std::vector<Engine::Group> Engine::passes(const Group& active) const {
-  std::vector<Group> result;
-  std::int64_t tokens = 0;
-  for (const SequencePointer& sequence : active) {
-    const std::int64_t count =
-        sequence->result.tokens.empty() ? static_cast<std::int64_t>(sequence->task.prompt.size()) : 1;
-    if (result.empty() || !together_ || tokens + count > options_.tokens) {
-      result.emplace_back();
-      tokens = 0;
-    }
-    result.back().push_back(sequence);
-    tokens += count;
-  }
-  return result;
 }
 
 void Engine::step(const Group& group) {
@@ -255,6 +216,7 @@ void Engine::finish(const Group& group) {
 void Engine::publish(Sequence& sequence) {
   const Generation& result = sequence.result;
   Generation& news = sequence.news;
+  if (sequence.published == result.tokens.size() && !sequence.ends) return;  // a part of the prompt was read
   if (sequence.published == 0) news.prompt_scores = result.prompt_scores;
   const auto from = static_cast<std::ptrdiff_t>(sequence.published);
   news.tokens.insert(news.tokens.end(), result.tokens.begin() + from, result.tokens.end());
@@ -288,16 +250,20 @@ void Engine::compute(const Group& group) {
   std::vector<NewTokens> reads;
   for (const SequencePointer& sequence : group) {
     const GenerationTask& task = sequence->task;
-    const bool begins = sequence->result.tokens.empty();
-    if (begins && task.max_tokens == 0 && !task.score_prompt) continue;
-    if (begins && !begin(*sequence)) continue;
+    const bool reads_prompt = sequence->unread() > 0;
+    if (!reads_prompt && sequence->result.tokens.empty()) continue;  // nothing is wanted
+    if (sequence->session.length() == 0 && !begin(*sequence)) continue;
+    const std::int64_t from = sequence->session.length();
+    const auto count = static_cast<std::size_t>(tokens_of(*sequence));
     const std::span<const std::int32_t> tokens =
-        begins ? std::span(task.prompt) : std::span<const std::int32_t>(&sequence->next, 1);
-    const bool last_only = !begins || !task.score_prompt;
-    const std::int64_t end = sequence->session.length() + static_cast<std::int64_t>(tokens.size());
-    for (std::int64_t token = last_only ? end - 1 : 0; token < end; ++token)
+        reads_prompt ? std::span(task.prompt).subspan(static_cast<std::size_t>(from), count)
+                     : std::span<const std::int32_t>(&sequence->next, 1);
+    const bool last_only = !reads_prompt || !task.score_prompt;
+    const std::int64_t end = from + static_cast<std::int64_t>(count);
+    for (std::int64_t token = last_only ? end - 1 : from; token < end; ++token)
       wanted.push_back({sequence.get(), token});
     reads.push_back({&sequence->session, tokens, last_only});
+    if (reads_prompt) prompt_tokens_ += static_cast<std::int64_t>(count);
   }
   if (reads.empty()) return;
   const auto vocab = static_cast<std::size_t>(decoder_.config().vocab);
@@ -318,24 +284,27 @@ void Engine::compute(const Group& group) {
 
 /// What follows the token at place `token`: a score of the prompt's next, or a new token. Called by several
 /// threads, for different places.
-void Engine::take(Sequence& sequence, std::int64_t token, std::span<const float> logits) const {
+void Engine::take(Sequence& sequence, std::int64_t token, std::span<const float> logits) {
   const GenerationTask& task = sequence.task;
   Generation& result = sequence.result;
   const auto next = static_cast<std::size_t>(token) + 1;
-  if (next < task.prompt.size()) {
-    result.prompt_scores[next - 1] = score_of(task.prompt[next], logits, task.likeliest);
+  if (next < task.prompt.size()) {  // which may also be the end of a part that nobody wants scores of
+    if (task.score_prompt)
+      result.prompt_scores[next - 1] = score_of(task.prompt[next], logits, task.likeliest);
     return;
   }
   if (task.max_tokens == 0) return;
   sequence.next = sample(logits, task.sampling, next);
   if (task.score_generated) result.scores.push_back(score_of(sequence.next, logits, task.likeliest));
   result.tokens.push_back(sequence.next);
+  ++generated_tokens_;
 }
 
 /// Whether nothing is to be done for the sequence after this pass.
 bool Engine::ends(Sequence& sequence) {
   const GenerationTask& task = sequence.task;
   Generation& result = sequence.result;
+  if (sequence.unread() > 0) return false;
   if (!result.tokens.empty() &&
       (sequence.next == task.end || (task.is_enough && task.is_enough(result.tokens)))) {
     result.finish = Finish::stop;

@@ -6,6 +6,10 @@
 // Where a quantizer's scale spans all tokens of a pass (NVFP4 activations), sequences would change each
 // other's results: they are computed one by one, so that an answer depends on its request alone.
 //
+// A long prompt is read in parts, one per pass, between which others go on: those that grow get their token
+// with every pass, and short prompts are read in the pass after the one that is under way. Parts begin at
+// multiples of their size, whatever else is computed, so that an answer still depends on its request alone.
+//
 // Requests take turns: a place that becomes free goes to the next request, not to the next sequence of the
 // same one, and no request holds all places.
 
@@ -79,7 +83,17 @@ class EngineError : public Error {
 
 struct EngineOptions {
   std::int64_t batch = 16;     //!< sequences at a time
-  std::int64_t tokens = 4096;  //!< tokens in one pass, unless a single sequence has more
+  std::int64_t tokens = 4096;  //!< tokens in one pass
+  std::int64_t part = kPromptPart;  //!< most tokens of one prompt in one pass; how long others have to wait
+};
+
+/// What the engine is at, and has done so far.
+struct EngineFigures {
+  std::int64_t waiting = 0;           //!< sequences without a place
+  std::int64_t active = 0;            //!< sequences with one
+  std::int64_t rounds = 0;            //!< in each of which every sequence that grows got a token
+  std::int64_t prompt_tokens = 0;     //!< that were read
+  std::int64_t generated_tokens = 0;  //!< that were written
 };
 
 class Engine {
@@ -104,6 +118,7 @@ class Engine {
   bool reads_together() const { return together_; }
   /// Whether the last pass could be computed. A device that is broken stays so.
   bool is_well() const { return is_well_; }
+  EngineFigures figures() const;
 
   /// Ends the work under way and refuses more.
   void stop();
@@ -131,6 +146,10 @@ class Engine {
     std::optional<EngineError> failure;  //!< why there is no result
     std::int32_t next = 0;               //!< the newest token, which the session has not read
     bool ends = false;                   //!< with this pass
+    std::int64_t turn = -1;              //!< the round in which it last read a part; -1: none yet
+
+    /// Tokens of the prompt that are still to be read.
+    std::int64_t unread() const;
     JobPointer job;
     // Guarded by the mutex:
     Generation news;            //!< since the last progress, where that is wanted
@@ -148,19 +167,23 @@ class Engine {
   void step(const Group& group);
   void compute(const Group& group);
   bool begin(Sequence& sequence) const;
-  void take(Sequence& sequence, std::int64_t token, std::span<const float> logits) const;
+  void take(Sequence& sequence, std::int64_t token, std::span<const float> logits);
   static bool ends(Sequence& sequence);
   static void publish(Sequence& sequence);
   void finish(const Group& group);
-  std::vector<Group> passes(const Group& active) const;
+  Group next_round(const Group& active);
+  std::vector<Group> passes(const Group& round) const;
+  std::int64_t tokens_of(const Sequence& sequence) const;
 
   Decoder& decoder_;
   Pass pass_;
   EngineOptions options_;
   bool together_ = false;
   std::atomic<bool> is_well_ = true;
+  bool read_a_part_ = false;  //!< of a long prompt, in the last round; used by the thread that computes
+  std::atomic<std::int64_t> active_ = 0, rounds_ = 0, prompt_tokens_ = 0, generated_tokens_ = 0;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable work_;  //!< there is something to do
   std::condition_variable done_;  //!< there is something to report
   std::deque<JobPointer> turns_;  //!< jobs with sequences that wait, in the order of their turns

@@ -5,259 +5,182 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <nlohmann/json.hpp>
-#include <random>
 
-#include "tetrad/io/strict_json.h"
-#include "tetrad/serve/api_error.h"
-#include "tetrad/serve/completion_stream.h"
+#include "tetrad/http/ascii.h"
+#include "tetrad/serve/json_response.h"
 
 namespace tetrad {
 namespace {
 
 using Json = nlohmann::json;
 
-std::int64_t now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-HttpResponse json_response(const Json& json, std::string note = {}) {
-  HttpResponse response;
-  response.content_type = "application/json";
-  // Half a character at the end of a text becomes U+FFFD.
-  response.body = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  response.note = std::move(note);
-  return response;
-}
-
-Json error_json(const HttpError& error) {
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  const auto* const api = dynamic_cast<const ApiError*>(&error);
-  return {{"error",
-           {{"message", error.what()},
-            {"type", error.status() < 500 ? "invalid_request_error" : "server_error"},
-            {"param", api != nullptr ? or_null(api->parameter()) : Json()},
-            {"code", api != nullptr ? or_null(api->code()) : Json()}}}};
-}
-
-int status_of(EngineError::Kind kind) {
-  switch (kind) {
-    case EngineError::Kind::abandoned:
-      return 499;
-    case EngineError::Kind::unavailable:
-      return 503;
-    default:
-      return 500;
-  }
-}
-
-std::string note_of(const CompletionRequest& request, std::size_t completion_tokens) {
-  const Json usage = usage_json(request, completion_tokens);
-  return fmt::format("{} sequences, {} + {} tokens",
-                     request.prompts.size() * static_cast<std::size_t>(request.n),
-                     usage["prompt_tokens"].get<std::int64_t>(), completion_tokens);
-}
-
-Json parse_body(const HttpRequest& request) {
-  try {
-    return parse_strict_json(request.body, "the body", {.bytes = request.body.size(), .depth = 4});
-  } catch (const Error& error) {
-    throw ApiError(400, error.what());
-  }
-}
+constexpr std::string_view kModels = "/v1/models/";
 
 /// A page that a browser shows cannot send this without asking first, so it cannot make the server compute.
 void check_content_type(const HttpRequest& request) {
   const std::string_view type = request.header("content-type").value_or("");
-  const std::string_view name = type.substr(0, type.find_first_of("; \t"));
-  constexpr std::string_view kJson = "application/json";
-  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
-  if (!std::ranges::equal(name, kJson, same))
+  if (lower_case(type.substr(0, type.find_first_of("; \t"))) != "application/json")
     throw HttpError(415, "the body must be JSON: send the header 'Content-Type: application/json'");
 }
 
 }  // namespace
 
-/// A completion under way, which has its share of memory until the response is sent.
-struct Service::Work {
-  /// Throws HttpError (503) if there is too much already.
-  Work(CompletionRequest asked, std::int64_t limit, std::atomic<std::int64_t>& all)
-      : request(std::move(asked)), tokens(request.tokens()), total(all) {
-    if (total.fetch_add(tokens) + tokens <= limit) return;
-    total -= tokens;
-    throw HttpError(503, "too many tokens are asked for at once; try again later");
-  }
-  Work(const Work&) = delete;
-  Work& operator=(const Work&) = delete;
-  ~Work() { total -= tokens; }
-
-  CompletionRequest request;
-  std::int64_t tokens;
-  std::atomic<std::int64_t>& total;
-  Json frame;  //!< members of the response, or of every event, that do not depend on the results
+struct Service::Route {
+  std::string_view path;
+  std::string_view method;
+  HttpResponse (*answer)(Service& service, const HttpRequest& request, const HttpExchange& exchange);
+  bool is_open = false;  //!< also to those without a key
 };
 
-Service::Service(Engine& engine, CompletionContext context, Log log)
-    : engine_(engine),
-      context_(std::move(context)),
-      log_(std::move(log)),
-      started_(now()),
-      seed_(std::random_device()()) {
-  seed_ = seed_ << 32 | std::random_device()();
+std::span<const Service::Route> Service::routes() {
+  using Request = HttpRequest;
+  using Exchange = HttpExchange;
+  static constexpr std::array kRoutes = {
+      Route{"/v1/completions", "POST",
+            [](Service& s, const Request& r, const Exchange& e) { return s.model().complete(r, e, false); }},
+      Route{"/v1/chat/completions", "POST",
+            [](Service& s, const Request& r, const Exchange& e) { return s.model().complete(r, e, true); }},
+      Route{"/tokenize", "POST",
+            [](Service& s, const Request& r, const Exchange&) { return s.model().tokenize(r); }},
+      Route{"/detokenize", "POST",
+            [](Service& s, const Request& r, const Exchange& e) { return s.model().detokenize(r, e); }},
+      Route{"/tokenizer_info", "GET",
+            [](Service& s, const Request&, const Exchange&) { return s.model().tokenizer_info(); }},
+      Route{"/v1/models", "GET",
+            [](Service& s, const Request&, const Exchange&) { return s.model().models(); }},
+      Route{kModels, "GET",
+            [](Service& s, const Request& r, const Exchange&) {
+              return s.model().model(r.path.substr(kModels.size()));
+            }},
+      Route{"/health", "GET", [](Service& s, const Request&, const Exchange&) { return s.health(); }, true},
+      Route{"/ready", "GET", [](Service& s, const Request&, const Exchange&) { return s.ready(); }, true},
+      Route{"/version", "GET", [](Service& s, const Request&, const Exchange&) { return s.version(); }},
+      Route{"/metrics", "GET", [](Service& s, const Request&, const Exchange&) { return s.metrics(); }},
+  };
+  return kRoutes;
+}
+
+const Service::Route* Service::find(const std::string& path) {
+  const std::string_view wanted = path.starts_with(kModels) ? kModels : std::string_view(path);
+  const auto found = std::ranges::find(routes(), wanted, &Route::path);
+  return found == routes().end() ? nullptr : &*found;
+}
+
+void Service::open(Engine& engine, CompletionContext context) {
+  owned_ = std::make_unique<ModelRoutes>(engine, std::move(context));
+  model_ = owned_.get();
+}
+
+void Service::give_up() {
+  if (ModelRoutes* const model = model_) model->engine().stop();
+}
+
+ModelRoutes& Service::model() const {
+  ModelRoutes* const model = model_;
+  if (model == nullptr) throw HttpError(503, "the model is being loaded; try again later");
+  return *model;
+}
+
+std::size_t Service::admit(const HttpRequest& head) {
+  // What a byte of JSON may become, at worst: a value of the library (37 bytes, in a list that grows) or a
+  // letter of a word that a tokenizer takes apart (45 bytes), beside the body, its text and the answer.
+  constexpr std::size_t kPerByte = 64;
+  const Route* const route = find(head.path);
+  if (options_.key && (route == nullptr || !route->is_open)) options_.key->check(head);
+  return route != nullptr && route->method == "POST" ? kPerByte : 1;
 }
 
 HttpResponse Service::describe(const HttpError& error) const {
-  HttpResponse response =
-      json_response(error_json(error), fmt::format("{:?}", std::string_view(error.what())));
+  HttpResponse response = json_response(error_json(error), note_of(error));
   response.status = error.status();
+  if (error.status() == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.status() == 503) response.headers.emplace_back("Retry-After", "1");
   return response;
 }
 
-HttpResponse Service::answer(const HttpRequest& request, const IsGone& is_gone) {
-  struct Route {
-    const char* method;
-    std::string path;
-    std::function<HttpResponse()> answer;
-  };
-  const std::array routes = {
-      Route{"POST", "/v1/completions", [&] { return complete(request, is_gone); }},
-      Route{"POST", "/tokenize", [&] { return tokenize(request); }},
-      Route{"POST", "/detokenize", [&] { return detokenize(request); }},
-      Route{"GET", "/tokenizer_info", [&] { return tokenizer_info(); }},
-      Route{"GET", "/v1/models", [&] { return models(); }},
-      Route{"GET", "/v1/models/" + context_.model, [&] { return model(); }},
-      Route{"GET", "/health", [&] { return health(); }},
-  };
-  const auto route = std::ranges::find(routes, request.path, &Route::path);
-  if (route == routes.end()) {
-    if (request.path.starts_with("/v1/chat/"))
-      throw HttpError(404, "there is no chat: the model continues texts, see /v1/completions");
-    throw HttpError(404, fmt::format("there is no {}", request.path.substr(0, 200)));
-  }
+HttpResponse Service::answer(const HttpRequest& request, const HttpExchange& exchange) {
+  const Route* const route = find(request.path);
+  if (route == nullptr) throw HttpError(404, fmt::format("there is no {}", request.path.substr(0, 200)));
   if (request.method != route->method) {
-    const std::string allowed = route->method == std::string_view("GET") ? "GET, HEAD" : route->method;
+    const std::string allowed = route->method == "GET" ? "GET, HEAD" : std::string(route->method);
     HttpResponse response =
         describe(HttpError(405, fmt::format("{} is asked with {}", route->path, allowed)));
     response.headers.emplace_back("Allow", allowed);
     return response;
   }
   if (request.method == "POST") check_content_type(request);
-  return route->answer();
+  return route->answer(*this, request, exchange);
 }
 
-HttpResponse Service::complete(const HttpRequest& request, const IsGone& is_gone) {
-  constexpr std::int64_t kLargestRequestsAtOnce = 4;
-  const std::uint64_t number = completions_++;
-  auto work = std::make_shared<Work>(parse_completion_request(request.body, context_, seed_ + number),
-                                     kLargestRequestsAtOnce * context_.max_tokens, tokens_);
-  work->frame = {{"id", fmt::format("cmpl-{:x}-{}", seed_ & 0xFFFFFFFFu, number)},
-                 {"object", "text_completion"},
-                 {"created", now()},
-                 {"model", context_.model}};
-  if (work->request.stream) return stream(std::move(work), is_gone);
-  const std::vector<Generation> generations = generate(work->request, is_gone, {});
-  Json response = completion_response(work->request, context_, generations);
-  response.update(work->frame);
-  return json_response(response, note_of(work->request, response["usage"]["completion_tokens"]));
+HttpResponse Service::health() const {
+  const ModelRoutes* const model = model_;
+  if (model != nullptr && !model->engine().is_well())
+    throw HttpError(503, "the last computation failed: see the log");
+  return json_response({{"status", model != nullptr ? "ok" : "loading"}});
 }
 
-std::vector<Generation> Service::generate(const CompletionRequest& request, const IsGone& is_gone,
-                                          const Engine::OnProgress& on_progress) {
-  try {
-    return engine_.run(tasks_of(request, context_), is_gone, on_progress);
-  } catch (const EngineError& error) {
-    throw HttpError(status_of(error.kind()), error.what());
+HttpResponse Service::ready() const {
+  if (is_stopping_) throw HttpError(503, "the server is stopping");
+  if (!model().engine().is_well()) throw HttpError(503, "the last computation failed: see the log");
+  return json_response({{"status", "ready"}});
+}
+
+HttpResponse Service::version() const {
+  return json_response({{"version", options_.version}, {"build", options_.build}});
+}
+
+HttpResponse Service::metrics() const {
+  Exposition out("tetrad_serve_");
+  const ModelRoutes* const model = model_;
+  out.family("info", "gauge", "What is served.");
+  out.sample(std::int64_t{1}, {{"model", model != nullptr ? model->context().model : ""},
+                               {"version", options_.version},
+                               {"build", options_.build}});
+  out.gauge("ready", "1 if requests are answered, 0 while the model is loaded or the server stops.",
+            std::int64_t{model != nullptr && !is_stopping_ ? 1 : 0});
+  metrics_.write(out);
+  if (model != nullptr) {
+    const EngineFigures figures = model->engine().figures();
+    out.gauge("waiting_sequences", "Sequences that wait for a place.", figures.waiting);
+    out.gauge("active_sequences", "Sequences that are computed.", figures.active);
+    out.counter("rounds_total", "Rounds of the engine, in each of which every text grows by a token.",
+                figures.rounds);
+    out.counter("prompt_tokens_total", "Tokens of prompts that were read.", figures.prompt_tokens);
+    out.counter("generated_tokens_total", "Tokens that were generated.", figures.generated_tokens);
   }
-}
-
-HttpResponse Service::stream(std::shared_ptr<Work> work, const IsGone& is_gone) {
+  if (options_.memory != nullptr) {
+    const auto bytes = [](std::size_t count) { return static_cast<std::int64_t>(count); };
+    out.gauge("memory_held_bytes", "Memory that requests under way may take.",
+              bytes(options_.memory->held()));
+    out.gauge("memory_peak_bytes", "The most of it so far.", bytes(options_.memory->peak()));
+    out.gauge("memory_budget_bytes", "The most that they may have.", bytes(options_.memory->limit()));
+  }
   HttpResponse response;
-  response.content_type = "text/event-stream; charset=utf-8";
-  response.headers = {{"Cache-Control", "no-cache"}};
-  response.stream = [this, work = std::move(work), is_gone](const BodyWriter& write) {
-    const CompletionRequest& request = work->request;
-    bool begun = false;
-    const BodyWriter send = [&](std::string_view event) {
-      begun = true;
-      write(event);
-    };
-    CompletionStream stream(request, context_, work->frame, send);
-    try {
-      generate(request, is_gone, [&](std::size_t task, const Generation& news, bool is_done) {
-        stream.add(task, news, is_done);
-      });
-    } catch (const HttpError& error) {
-      if (!begun) throw;  // it can still be the response
-      stream.fail(error_json(error));
-      return fmt::format("{:?}", std::string_view(error.what()));
-    }
-    stream.finish();
-    return note_of(request, stream.completion_tokens());
-  };
+  response.content_type = kExpositionType;
+  response.body = out.take();
   return response;
 }
 
-const Tokenizer& Service::tokenizer() const {
-  if (context_.tokenizer == nullptr) throw HttpError(404, "the model has no tokenizer");
-  return *context_.tokenizer;
+void Service::log(const HttpRecord& record) {
+  const Route* const route = find(record.path);
+  const std::string name = route == nullptr ? "other" : std::string(route->path);
+  metrics_.add(name, record);
+  if (options_.log) options_.log(options_.logs_json ? json_line(record, name) : text_line(record));
 }
 
-HttpResponse Service::tokenize(const HttpRequest& request) const {
-  const Json body = parse_body(request);
-  const Json& prompt = member_of(body, "prompt");
-  if (!prompt.is_string()) throw ApiError(400, "prompt must be a string", "prompt");
-  const Json& special = member_of(body, "add_special_tokens");
-  if (!special.is_null() && !special.is_boolean())
-    throw ApiError(400, "add_special_tokens must be true or false", "add_special_tokens");
-  std::vector<std::int32_t> ids = tokenizer().encode(prompt.get_ref<const std::string&>());
-  if (special == true) {  // not by default: prompts of completions have none either
-    ids.insert(ids.begin(), tokenizer().prefix().begin(), tokenizer().prefix().end());
-    ids.insert(ids.end(), tokenizer().suffix().begin(), tokenizer().suffix().end());
-  }
-  return json_response({{"tokens", ids}, {"count", ids.size()}, {"max_model_len", context_.max_length}});
-}
-
-HttpResponse Service::detokenize(const HttpRequest& request) const {
-  const Json body = parse_body(request);
-  const Json& tokens = member_of(body, "tokens");
-  const bool is_empty = tokens.is_array() && tokens.empty();
-  const std::vector<std::int32_t> ids =
-      is_empty ? std::vector<std::int32_t>() : parse_token_ids(tokens, "tokens", context_.vocab);
-  return json_response({{"prompt", tokenizer().decode(ids)}});
-}
-
-HttpResponse Service::tokenizer_info() const {
-  const std::optional<std::int32_t> end = tokenizer().end_of_document();
-  const std::span<const std::int32_t> prefix = tokenizer().prefix();
-  return json_response({{"tokenizer_class", tokenizer().description()},
-                        {"eos_token", end ? Json(tokenizer().decode(std::span(&*end, 1))) : Json()},
-                        {"bos_token", prefix.size() == 1 ? Json(tokenizer().decode(prefix)) : Json()},
-                        {"pad_token", nullptr},
-                        {"chat_template", nullptr},
-                        {"vocab_size", tokenizer().vocab()},
-                        {"model_max_length", context_.max_length}});
-}
-
-Json Service::model_json() const {
-  return {{"id", context_.model},
-          {"object", "model"},
-          {"created", started_},
-          {"owned_by", "tetrad"},
-          {"max_model_len", context_.max_length}};
-}
-
-HttpResponse Service::models() const {
-  return json_response({{"object", "list"}, {"data", Json::array({model_json()})}});
-}
-
-HttpResponse Service::model() const { return json_response(model_json()); }
-
-HttpResponse Service::health() const {
-  if (!engine_.is_well()) throw HttpError(503, "the last computation failed: see the log");
-  return json_response({{"status", "ok"}});
+std::string json_line(const HttpRecord& record, const std::string& route) {
+  Json line = {{"time", timestamp(record.time)},
+               {"peer", record.peer},
+               {"method", record.method.substr(0, 20)},
+               {"route", route},
+               {"path", record.path.substr(0, 200)},
+               {"status", record.status},
+               {"bytes", record.bytes},
+               {"seconds", record.seconds}};
+  for (const auto& [name, count] : record.note.counts) line[name] = count;
+  if (!record.note.text.empty()) line["note"] = record.note.text;
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace tetrad

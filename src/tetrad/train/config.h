@@ -14,10 +14,14 @@
 namespace tetrad {
 
 struct ScheduleConfig {
-  std::string kind = "wsd";  //!< wsd | cosine | constant
-  double warmup = 0.02;      //!< fraction of the run
-  double decay = 0.2;        //!< wsd: the last fraction of the run
-  double final = 0.01;       //!< learning rate at the end, as a fraction of lr
+  std::string kind = "wsd";        //!< wsd | cosine | constant
+  double warmup = 0.02;            //!< fraction of the run
+  std::int64_t warmup_steps = 0;   //!< instead, if not 0
+  std::int64_t warmup_tokens = 0;  //!< instead, if not 0
+  double decay = 0.2;              //!< wsd: the last fraction of the run
+  std::int64_t decay_steps = 0;    //!< instead, if not 0
+  std::int64_t decay_tokens = 0;   //!< instead, if not 0
+  double final = 0.01;             //!< learning rate at the end, as a fraction of lr
   friend bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
 };
 
@@ -28,8 +32,11 @@ struct EvalConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t every = 0;  //!< steps; 0 = only at the end
-  std::int64_t keep = 2;
+  std::int64_t every = 0;       //!< steps; 0 = only at the end
+  double minutes = 15;          //!< after so many without a checkpoint there is one; 0 = never
+  std::int64_t keep = 2;        //!< the newest
+  std::int64_t keep_every = 0;  //!< steps; those at multiples of it stay for good; 0 = none
+  bool keep_best = true;        //!< the one with the lowest held-out loss stays too
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
 
@@ -45,20 +52,33 @@ struct HealthConfig {
   friend bool operator==(const HealthConfig&, const HealthConfig&) = default;
 };
 
+/// What is random, each with a seed of its own; nothing: train.seed.
+struct SeedsConfig {
+  std::optional<std::uint64_t> data;      //!< order of the samples
+  std::optional<std::uint64_t> init;      //!< first weights
+  std::optional<std::uint64_t> rounding;  //!< stochastic rounding and signs of Hadamard transforms
+  friend bool operator==(const SeedsConfig&, const SeedsConfig&) = default;
+};
+
 struct TrainConfig {
   std::uint64_t seed = 1;
+  SeedsConfig seeds;
   std::int64_t steps = 0;  //!< steps or tokens, not both
   std::int64_t tokens = 0;
   std::int64_t batch = 0;          //!< sequences per optimizer step
   std::int64_t sequence = 0;       //!< tokens
   std::int64_t microbatch = 0;     //!< sequences at a time; 0 = the whole batch
   std::string recompute = "none";  //!< none | cheap | ffn | full
+  double z_loss = 0;               //!< weight of log²(sum of exp(logits)) beside the loss
   std::string from;                //!< checkpoint whose weights the run begins with; empty: random ones
   EvalConfig eval;
   CheckpointConfig checkpoint;
   HealthConfig health;
   std::int64_t log_every = 1;          //!< steps between progress lines
   std::int64_t telemetry_every = 100;  //!< steps between quantizer statistics; 0 = never
+  std::uint64_t data_seed() const { return seeds.data.value_or(seed); }
+  std::uint64_t init_seed() const { return seeds.init.value_or(seed); }
+  std::uint64_t rounding_seed() const { return seeds.rounding.value_or(seed); }
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
@@ -67,6 +87,8 @@ struct RunConfig {
   std::int64_t threads = 0;      //!< 0 = all cores
   std::string out;               //!< the run's folder
   std::string metrics_address;   //!< where GET /metrics is answered; empty: nowhere
+  std::string trace;             //!< file for where the time of steps goes; empty: none
+  std::int64_t trace_steps = 5;  //!< the first so many after the start
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 

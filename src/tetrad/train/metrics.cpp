@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "tetrad/core/error.h"
+#include "tetrad/core/utc_time.h"
 #include "tetrad/train/metrics_page.h"
 
 namespace tetrad {
@@ -18,7 +20,8 @@ Metrics::Metrics(const std::filesystem::path& folder, std::int64_t last_step, Me
       events_(folder, last_step + 1),
       page_(page) {}
 
-void Metrics::append(const nlohmann::json& line) {
+void Metrics::append(nlohmann::json line) {
+  line["time"] = utc_time(std::time(nullptr));
   constexpr std::size_t kMostWaiting = 500'000;  // some 150 MB
   waiting_.push_back({line.at("step").get<std::int64_t>(), line.dump()});
   if (waiting_.size() > kMostWaiting) waiting_.pop_front();
@@ -35,14 +38,23 @@ void Metrics::write_waiting() {
   for (; !waiting_.empty(); waiting_.pop_front()) log_.append(waiting_.front().text);
 }
 
-void Metrics::draw(const std::string& tag, std::int64_t step, double value) {
+template <typename Draw>
+void Metrics::try_to(const Draw& draw) {
   try {
-    events_.scalar(tag, step, value);
+    draw();
     events_fail_ = false;
   } catch (const Error& error) {
     if (!events_fail_) warn_(error.what());
     events_fail_ = true;
   }
+}
+
+void Metrics::draw(const std::string& tag, std::int64_t step, double value) {
+  try_to([&] { events_.scalar(tag, step, value); });
+}
+
+void Metrics::draw_text(const std::string& tag, std::int64_t step, const std::string& text) {
+  try_to([&] { events_.text(tag, step, text); });
 }
 
 void Metrics::cut_after(std::int64_t step) {
@@ -82,10 +94,16 @@ void Metrics::add(const HealthEvent& e) {
   if (page_ != nullptr) page_->add(e);
 }
 
-void Metrics::add_checkpoint(std::int64_t step, const std::string& path, double seconds,
+void Metrics::add_checkpoint(std::int64_t step, const std::string& path, std::optional<double> seconds,
                              std::uint64_t bytes) {
-  append({{"kind", "checkpoint"}, {"step", step}, {"path", path}, {"seconds", seconds}, {"bytes", bytes}});
-  if (page_ != nullptr) page_->add_checkpoint(step, seconds, bytes);
+  nlohmann::json line = {{"kind", "checkpoint"}, {"step", step}, {"path", path}, {"bytes", bytes}};
+  if (seconds) line["seconds"] = *seconds;
+  append(line);
+  if (page_ != nullptr && seconds) page_->add_checkpoint(step, *seconds, bytes);
+}
+
+void Metrics::resume_from(std::int64_t step, const std::string& checkpoint, std::uint64_t bytes) {
+  if (!log_.cut_after_checkpoint(step)) add_checkpoint(step, checkpoint, std::nullopt, bytes);
 }
 
 void Metrics::add(std::int64_t step, const std::vector<OperandStats>& stats) {
@@ -101,18 +119,37 @@ void Metrics::add(std::int64_t step, const std::vector<OperandStats>& stats) {
             {"zero_scale_blocks", s.stats.zero_scale_blocks},
             {"sqnr_db", s.stats.sqnr_db()},
             {"amax", s.stats.amax}});
+    const std::string tag = fmt::format("quantizer/{}/{}/", s.layer, name);
+    draw(tag + "sqnr_db", step, s.stats.sqnr_db());
+    draw(tag + "underflow", step, s.stats.flushed_fraction());
+    draw(tag + "amax", step, s.stats.amax);
   }
 }
 
 void Metrics::sync() {
   write_waiting();
   log_.sync();
-  try {
-    events_.flush();
-  } catch (const Error& error) {
-    if (!events_fail_) warn_(error.what());
-    events_fail_ = true;
+  try_to([&] { events_.flush(); });
+}
+
+void Metrics::add_resume(std::int64_t step, const std::string& build) {
+  append({{"kind", "resume"}, {"step", step}, {"build", build}});
+  draw_text("run/resumed", step, "by build " + build);
+}
+
+void Metrics::add_change(std::int64_t step, const std::string& what, const std::string& before,
+                         const std::string& after) {
+  append({{"kind", "change"}, {"step", step}, {"what", what}, {"before", before}, {"after", after}});
+  draw_text("run/changes", step, fmt::format("{}: {} → {}", what, before, after));
+}
+
+void Metrics::show_config(const std::string& yaml) {
+  std::string indented = "    ";  // Markdown: as it is
+  for (const char character : yaml) {
+    indented += character;
+    if (character == '\n') indented += "    ";
   }
+  draw_text("run/config", 0, indented);
 }
 
 }  // namespace tetrad

@@ -64,8 +64,18 @@ class Metrics {
   void add(const StepMetrics& metrics);
   void add(const EvalMetrics& metrics);
   void add(const HealthEvent& event);
-  void add_checkpoint(std::int64_t step, const std::string& path, double seconds, std::uint64_t bytes);
+  /// Without `seconds`: nobody knows how long it took.
+  void add_checkpoint(std::int64_t step, const std::string& path, std::optional<double> seconds,
+                      std::uint64_t bytes);
+  /// The run goes on from a checkpoint, which is on the disk: its line is added if a kill came before it.
+  void resume_from(std::int64_t step, const std::string& checkpoint, std::uint64_t bytes);
   void add(std::int64_t step, const std::vector<OperandStats>& stats);
+  void add_resume(std::int64_t step, const std::string& build);
+  /// From `step` on something is not what it was: a setting, the precision, the data.
+  void add_change(std::int64_t step, const std::string& what, const std::string& before,
+                  const std::string& after);
+  /// The resolved configuration, for TensorBoard.
+  void show_config(const std::string& yaml);
 
   /// Before a checkpoint is written: the lines so far are then on the disk. Throws Error (failure) if they
   /// cannot be.
@@ -78,10 +88,13 @@ class Metrics {
     std::string text;
   };
 
-  void append(const nlohmann::json& line);
+  void append(nlohmann::json line);  //!< with the time of day
   void write_waiting();
   /// TensorBoard's file is a picture of the lines: without it nothing is lost.
   void draw(const std::string& tag, std::int64_t step, double value);
+  void draw_text(const std::string& tag, std::int64_t step, const std::string& text);
+  template <typename Draw>
+  void try_to(const Draw& draw);
 
   std::function<void(const std::string&)> warn_;
   std::deque<Line> waiting_;

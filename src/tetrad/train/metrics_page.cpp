@@ -1,70 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/metrics_page.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "tetrad/io/exposition.h"
 
 namespace tetrad {
 namespace {
-
-using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
-
-/// Backslash, line feed and, in the value of a label, the quote.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\n')
-      result += "\\n";
-    else if (c == '\\' || c == '"')
-      result += {'\\', c};
-    else
-      result += c;
-  }
-  return result;
-}
-
-std::string shown(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  return fmt::format("{}", value);
-}
-
-std::string shown(std::int64_t value) { return fmt::format("{}", value); }
-
-/// A family of samples after the other. Help texts are ours and need no escape.
-class Exposition {
- public:
-  void family(std::string_view name, std::string_view type, std::string_view help) {
-    name_ = fmt::format("tetrad_train_{}", name);
-    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name_, help, name_, type);
-  }
-  template <typename Value>
-  void sample(Value value, const Labels& labels = {}) {
-    text_ += name_;
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      text_ += fmt::format("{}{}=\"{}\"", i == 0 ? '{' : ',', labels[i].first, escaped(labels[i].second));
-    text_ += fmt::format("{} {}\n", labels.empty() ? "" : "}", shown(value));
-  }
-  template <typename Value>
-  void gauge(std::string_view name, std::string_view help, Value value) {
-    family(name, "gauge", help);
-    sample(value);
-  }
-  template <typename Value>
-  void counter(std::string_view name, std::string_view help, Value value) {
-    family(name, "counter", help);
-    sample(value);
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string text_;
-  std::string name_;
-};
 
 void add_step(Exposition& out, const StepMetrics& m) {
   out.gauge("step", "Steps made.", m.step);
@@ -106,11 +46,11 @@ void MetricsPage::add_checkpoint(std::int64_t step, double seconds, std::uint64_
 
 std::string MetricsPage::text() const {
   const std::lock_guard lock(mutex_);
-  Exposition out;
+  Exposition out("tetrad_train_");
   out.family("info", "gauge", "What is trained, and the phase of the data and the precisions it is in.");
-  Labels labels = {
+  Exposition::Labels labels = {
       {"model", run_.model}, {"recipe", run_.recipe}, {"backend", run_.backend}, {"build", run_.build}};
-  const std::string phase = last_ ? shown(last_->phase) : "";
+  const std::string phase = last_ ? std::to_string(last_->phase) : "";
   if (last_)
     labels.insert(labels.end(),
                   {{"phase", phase}, {"forward", last_->forward}, {"backward", last_->backward}});

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tetrad/http/server.h"
+#include "tetrad/io/exposition.h"
 
 namespace tetrad {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 HttpResponse text_response(int status, std::string text) {
   HttpResponse response;
   response.status = status;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.content_type = kExpositionType;
   response.body = std::move(text);
   return response;
 }
@@ -22,7 +23,7 @@ class Pages final : public HttpHandler {
  public:
   explicit Pages(const MetricsPage& metrics) : metrics_(metrics) {}
 
-  HttpResponse answer(const HttpRequest& request, const IsGone& /*is_gone*/) override {
+  HttpResponse answer(const HttpRequest& request, const HttpExchange& /*exchange*/) override {
     if (request.path != "/" && request.path != "/metrics")
       throw HttpError(404, "there is nothing but /metrics");
     if (request.method != "GET") {

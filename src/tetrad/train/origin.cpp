@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/origin.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "tetrad/core/utc_time.h"
 #include "tetrad/io/safetensors_header.h"
 
 namespace tetrad {
@@ -53,7 +53,7 @@ nlohmann::json environment() {
 nlohmann::json describe_origin(const std::string& version, const std::string& build) {
   utsname system = {};
   uname(&system);
-  return {{"created", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+  return {{"created", utc_time(std::time(nullptr))},
           {"tetrad", version},
           {"build", build},
           {"command", command_line()},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/resume.h"
 
+#include <map>
 #include <span>
 
 #include "tetrad/core/error.h"
@@ -23,13 +24,43 @@ std::string settings_hash(const Config& config) {
   return sha256_hex(std::as_bytes(std::span(text)));
 }
 
-void check_resumable(const Config& saved, const Config& now, const std::filesystem::path& saved_in) {
+bool may_be_changed(const std::string& key) {
+  return key == "train.steps" || key == "train.tokens" || key.starts_with("train.health") ||
+         key.starts_with("optim.") || key.starts_with("schedule.") || key.starts_with("precision.") ||
+         key.starts_with("data.phases") || key.starts_with("data.sources.");
+}
+
+std::vector<SettingChange> changed_settings(const Config& saved, const Config& now) {
+  const auto texts = [](const Config& config) {
+    const auto leaves = leaf_texts(config);
+    return std::map<std::string, std::string>(leaves.begin(), leaves.end());
+  };
+  const auto before = texts(saved);
+  const auto after = texts(now);
+  const auto value = [](const std::map<std::string, std::string>& values, const std::string& key) {
+    const auto found = values.find(key);
+    return found == values.end() ? std::string("nothing") : found->second;
+  };
+  std::vector<SettingChange> changes;
   for (const std::string& key : differences(saved, now))
+    if (!may_change_on_resume(key)) changes.push_back({key, value(before, key), value(after, key)});
+  return changes;
+}
+
+void check_resumable(const Config& saved, const Config& now, const std::filesystem::path& saved_in,
+                     bool changes_are_meant) {
+  for (const SettingChange& change : changed_settings(saved, now)) {
     TETRAD_CHECK(
-        may_change_on_resume(key),
+        changes_are_meant || !may_be_changed(change.key),
+        "{} is {} now, and was {} when the run began ({}): put it back, or say with --change that the run "
+        "is to go on with it",
+        change.key, change.after, change.before, saved_in.string());
+    TETRAD_CHECK(
+        may_be_changed(change.key),
         "{} cannot change when a run is resumed, and is not what it was when the run began ({}): put it "
         "back, or start a new run with --out",
-        key, saved_in.string());
+        change.key, saved_in.string());
+  }
 }
 
 }  // namespace tetrad

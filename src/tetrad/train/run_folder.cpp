@@ -95,7 +95,7 @@ void check_is_run(const fs::path& path) {
 
 fs::path newest_checkpoint(const fs::path& run) {
   std::vector<CheckpointProblem> problems;
-  return open_checkpoint(run, problems);
+  return open_checkpoint(run, problems).path();
 }
 
 }  // namespace
@@ -128,6 +128,7 @@ RunFolder RunFolder::open(const fs::path& path) {
   TETRAD_CHECK(fs::is_directory(path, ignored), "{} is not the folder of a run: there is no such folder",
                path.string());
   RunFolder folder(path);
+  for (const char* name : {kMarker, kConfig, kMetrics}) remove_leftovers(path, name);
   check_is_run(path);
   if (const std::optional<std::string> id = marked_id(path)) {
     folder.id_ = *id;
@@ -142,6 +143,10 @@ RunFolder RunFolder::open(const fs::path& path) {
     write_file_atomically(path / kConfig, config::read_text(config_of_run(path).string()));
   }
   return folder;
+}
+
+void RunFolder::replace_config(const std::string& config) const {
+  write_file_atomically(path_ / kConfig, config);
 }
 
 fs::path config_of_run(const fs::path& run) {

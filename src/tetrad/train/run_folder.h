@@ -29,6 +29,9 @@ class RunFolder {
   /// By its marker; or, for runs of 0.1.0 and those that lost it, by a checkpoint.
   static bool is_run(const std::filesystem::path& path);
 
+  /// The run goes on with other settings.
+  void replace_config(const std::string& config) const;
+
   const std::filesystem::path& path() const { return path_; }
   const std::string& id() const { return id_; }
 

@@ -33,12 +33,12 @@ void RunLog::to_file(const std::string& line) {
 
 void RunLog::write(const std::string& line) {
   to_file(line);
-  if (!quiet_) display_.say(prefix_ + line);
+  if (!quiet_) display_.say(prefix_() + line);
 }
 
 void RunLog::progress(const std::string& line) {
   to_file(line);
-  if (!quiet_) display_.progress(prefix_ + line);
+  if (!quiet_) display_.progress(prefix_() + line);
 }
 
 double steady_seconds() {

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,8 +20,9 @@ class RunLog {
   /// Appends to a file.
   RunLog(const std::filesystem::path& file, Display& display);
 
-  /// In front of every line for people, not in the file: which of several runs it is about.
-  void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
+  /// In front of every line for people, not in the file: which of several runs it is about, and how it stands
+  /// when the line is written.
+  void set_prefix(std::function<std::string()> prefix) { prefix_ = std::move(prefix); }
 
   /// `quiet` leaves only the file.
   void set_quiet(bool quiet) { quiet_ = quiet; }
@@ -42,7 +44,7 @@ class RunLog {
 
   std::unique_ptr<std::FILE, Close> file_;
   Display& display_;
-  std::string prefix_;
+  std::function<std::string()> prefix_ = [] { return std::string(); };
   bool quiet_ = false;
   bool file_fails_ = false;
 };

@@ -20,6 +20,7 @@ constexpr std::array kIgnored = {SIGPIPE, SIGXFSZ};
 // Lock-free and of static storage: all that a signal handler may touch.
 std::atomic<int> g_received = 0;
 std::atomic<bool> g_checkpoint = false;
+std::atomic<bool> g_answers = true;
 std::atomic<long> g_seconds = -1;
 std::array<struct sigaction, kStops.size() + kIgnored.size() + 1> g_before;
 
@@ -52,6 +53,7 @@ void on_stop(int signal) {
   constexpr int kShellOffset = 128;  // what a shell reports for a process that a signal ended
   const int error = errno;
   if (g_received.fetch_add(1) > 0) _exit(kShellOffset + signal);
+  if (!g_answers) return;
   Answer answer;
   answer.add("\nstopping");
   if (const long seconds = g_seconds.load(); seconds >= 0) {
@@ -68,8 +70,9 @@ void on_checkpoint(int) { g_checkpoint.store(true); }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(bool answers) {
   g_received = 0;
+  g_answers = answers;
   g_checkpoint = false;
   g_seconds = -1;
   std::size_t i = 0;

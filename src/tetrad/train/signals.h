@@ -10,7 +10,8 @@ class StopSignals {
  public:
   /// Installs the handlers; the destructor puts the old ones back. One at a time. A signal that the process
   /// was started to ignore (nohup) stays ignored.
-  StopSignals();
+  /// With `answers`, a signal is answered on stderr.
+  explicit StopSignals(bool answers = true);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
+#include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
@@ -28,6 +32,12 @@ std::int64_t step_count(const TrainConfig& config) {
   return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
 }
 
+std::int64_t most_checkpoints(const TrainConfig& config) {
+  const CheckpointConfig& kept = config.checkpoint;
+  return kept.keep + 2 + (kept.keep_best ? 1 : 0) +
+         (kept.keep_every > 0 ? step_count(config) / kept.keep_every : 0);
+}
+
 MemoryCase memory_case(const Config& config) {
   const TrainConfig& train = config.train;
   return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
@@ -42,7 +52,7 @@ Dataset open_dataset(Threads& threads, const Config& config) {
                  {.sequence = config.train.sequence,
                   .vocab = config.model.vocab,
                   .samples = step_count(config.train) * config.train.batch,
-                  .seed = config.train.seed});
+                  .seed = config.train.data_seed()});
 }
 
 Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
@@ -75,17 +85,24 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
 
 void Trainer::start() {
   if (config_.train.from.empty())
-    decoder_.initialize(config_.train.seed);
+    decoder_.initialize(config_.train.init_seed());
   else
     take_weights(config_.train.from);
   open_metrics(-1);
+  saved_at_ = steady_seconds();
   if (saves_ends_) save(true);
+  const HealthConfig& health = config_.train.health;
+  if ((health.policy == "rollback" || health.on_spike == "rollback") && config_.train.checkpoint.every == 0)
+    log_.say(
+        "WARNING: train.health asks for rollbacks, but without train.checkpoint.every they go back to step "
+        "0");
 }
 
 /// The weights alone: moments, step and order of the data begin anew.
 void Trainer::take_weights(const std::filesystem::path& from) {
   std::vector<CheckpointProblem> problems;
-  const std::filesystem::path checkpoint = open_checkpoint(from, problems);
+  const OpenCheckpoint open = open_checkpoint(from, problems);
+  const std::filesystem::path& checkpoint = open.path();
   for (const CheckpointProblem& problem : problems)
     log_.say("checkpoint {} cannot be used: {}", problem.path.string(), problem.what);
   const std::string hash = load_state(checkpoint).tokenizer_hash;
@@ -100,10 +117,12 @@ void Trainer::take_weights(const std::filesystem::path& from) {
 void Trainer::open_metrics(std::int64_t last_step) {
   metrics_ = std::make_unique<Metrics>(folder_, last_step, page_,
                                        [this](const std::string& warning) { log_.say("{}", warning); });
+  metrics_->show_config(texts_.config);
 }
 
-void Trainer::resume() {
-  const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint();
+void Trainer::resume(bool changes_are_meant) {
+  const std::optional<FoundCheckpoint> checkpoint =
+      newest_checkpoint(std::numeric_limits<std::int64_t>::max());
   if (!checkpoint) {
     // A run that was stopped while it wrote its very first checkpoint has lost nothing.
     std::error_code ignored;
@@ -118,25 +137,41 @@ void Trainer::resume() {
     start();
     return;
   }
-  load(*checkpoint);
+  load(*checkpoint, changes_are_meant);
+  TETRAD_CHECK(state_.step <= steps_,
+               "the run has made {} steps already, more than the {} that it is to have", state_.step, steps_);
+  saved_step_ = state_.step;
+  saved_at_ = steady_seconds();
   open_metrics(state_.step);
+  metrics_->resume_from(state_.step, checkpoint->path.string(), checkpoint_bytes(checkpoint->path));
   log_.say("resumed from {} (step {} of {})", checkpoint->path.string(), state_.step, steps_);
+  metrics_->add_resume(state_.step, state_.build);
+  if (!changes_are_meant) return;
+  const std::vector<std::string> files = {(checkpoint->path / "config.yaml").string()};
+  const std::vector<SettingChange> changes = changed_settings(load_config(files, {}), config_);
+  if (changes.empty()) return;
+  for (const SettingChange& change : changes) {
+    log_.say("changed at step {}: {} from {} to {}", state_.step, change.key, change.before, change.after);
+    metrics_->add_change(state_.step, change.key, change.before, change.after);
+  }
+  saved_step_ = -1;  // once more, with these settings
+  save(true);
 }
 
-std::optional<FoundCheckpoint> Trainer::newest_checkpoint() {
+std::optional<FoundCheckpoint> Trainer::newest_checkpoint(std::int64_t limit) {
   std::vector<CheckpointProblem> problems;
-  std::optional<FoundCheckpoint> found = store_.newest_good(problems);
+  std::optional<FoundCheckpoint> found = store_.newest_good(problems, limit);
   for (const CheckpointProblem& problem : problems)
     log_.say("checkpoint {} cannot be used: {}{}", problem.path.string(), problem.what,
              problem.moved_to.empty() ? "" : "; moved to " + problem.moved_to.string());
   return found;
 }
 
-void Trainer::load(const FoundCheckpoint& checkpoint) {
+void Trainer::load(const FoundCheckpoint& checkpoint, bool changes_are_meant) {
   const std::string build = state_.build;
   const BitsDependOn bits_depend_on = state_.bits_depend_on;
   const RunIdentity identity = state_.identity;
-  check_is_ours(checkpoint.path);
+  check_is_ours(checkpoint.path, changes_are_meant);
   state_ = load_snapshot(checkpoint.path, decoder_, optimizer_);
   TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one this run began with ({})",
@@ -159,38 +194,70 @@ void Trainer::load(const FoundCheckpoint& checkpoint) {
   }
 }
 
-void Trainer::check_is_ours(const std::filesystem::path& checkpoint) const {
+void Trainer::check_is_ours(const std::filesystem::path& checkpoint, bool changes_are_meant) const {
   const RunIdentity saved = load_state(checkpoint).identity;
-  check_same_run(saved, state_.identity, checkpoint.string());
+  check_same_run(saved, state_.identity, checkpoint.string(), changes_are_meant);
   if (saved.config == state_.identity.config) return;
   // Another hash may only mean that this program has settings which that one had not.
   const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
-  check_resumable(load_config(files, {}), config_, files[0]);
+  check_resumable(load_config(files, {}), config_, files[0], changes_are_meant);
+}
+
+void Trainer::note_changes() {
+  if (state_.step == 0) return;
+  const auto note = [&](const std::string& what, std::string_view before, std::string_view after) {
+    if (before == after) return;
+    log_.say("from step {} on: {} {}, no longer {}", state_.step + 1, what, after, before);
+    metrics_->add_change(state_.step + 1, what, std::string(before), std::string(after));
+  };
+  const Recipe::Names before = recipe_.names_at(progress(state_.step - 1));
+  const Recipe::Names now = recipe_.names_at(progress(state_.step));
+  note("forward precision", before.forward, now.forward);
+  note("backward precision", before.backward, now.backward);
 }
 
 Pass Trainer::make_pass(std::int64_t microbatch) const {
   Pass pass;
   pass.recipe = &recipe_;
-  pass.seed = config_.train.seed;
+  pass.seed = config_.train.rounding_seed();
   pass.step = static_cast<std::uint32_t>(state_.step);
   pass.microbatch = static_cast<std::uint32_t>(microbatch);
-  pass.progress = static_cast<double>(state_.step) / static_cast<double>(steps_);
+  pass.progress = progress(state_.step);
+  pass.z_loss = static_cast<float>(config_.train.z_loss);
+  pass.trace = trace_.get();
   pass.telemetry = microbatch == 0 && config_.train.telemetry_every > 0 &&
                    (state_.step + 1) % config_.train.telemetry_every == 0;
   return pass;
 }
 
 Ending Trainer::run(const StopSignals& signals) {
+  if (!config_.run.trace.empty()) trace_ = std::make_unique<RunTrace>(backend_, config_.run.trace);
+  const Ending ending = run_steps(signals);
+  finish_trace();
+  return ending;
+}
+
+Ending Trainer::run_steps(const StopSignals& signals) {
+  const std::int64_t first = state_.step;
   while (state_.step < steps_) {
+    if (trace_ && state_.step - first >= config_.run.trace_steps) finish_trace();
     if (signals.received()) {
       save(true);
       log_.say("stopped by a signal after step {}; go on with: tetrad train --resume {}", state_.step,
                folder_.string());
       return Ending::stopped_by_signal;
     }
+    note_changes();
     const double begin = steady_seconds();
     const nlohmann::json cursors = dataset_.state();
-    StepOutcome outcome = compute_gradients(signals);
+    StepOutcome outcome;
+    try {
+      outcome = compute_gradients(signals);
+    } catch (const Error&) {  // data that can no longer be read, for example: what was trained is kept
+      dataset_.restore(cursors);
+      save(false);
+      throw;
+    }
     if (outcome.interrupted) {
       dataset_.restore(cursors);  // the step will be made again, whole
       continue;
@@ -209,17 +276,19 @@ Ending Trainer::run(const StopSignals& signals) {
       return Ending::diverged;
     }
     const bool last = state_.step == steps_;
-    const auto due = [&](std::int64_t every) { return every > 0 && state_.step % every == 0; };
-    if (last || due(config_.train.eval.every)) evaluate();
+    const std::int64_t eval_every = config_.train.eval.every;
+    if (last || (eval_every > 0 && state_.step % eval_every == 0)) evaluate();
     const bool asked_for = signals.take_checkpoint_request();
-    if ((last && saves_ends_) || due(config_.train.checkpoint.every) || asked_for) save(last);
+    if ((last && saves_ends_) || is_scheduled(state_.step) || asked_for || is_time_to_save()) save(last);
   }
   return Ending::finished;
 }
 
 Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
   StepOutcome outcome;
-  outcome.learning_rate = learning_rate(config_.schedule, config_.optim.lr, state_.step, steps_);
+  outcome.phase_before = dataset_.mixture().state().phase;
+  outcome.learning_rate =
+      learning_rate(config_.schedule, config_.optim.lr, state_.step, {steps_, tokens_per_step()});
   decoder_.clear_gradients();
   double loss_sum = 0;
   std::optional<Pass> first_bad;
@@ -230,6 +299,7 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
       outcome.interrupted = true;
       return outcome;
     }
+    const TraceRange range(trace_.get(), "microbatch", i);
     const double begin = steady_seconds();
     dataset_.next(microbatch_, inputs_, targets_, document_starts_);
     Pass pass = make_pass(i);
@@ -285,7 +355,7 @@ bool Trainer::handle_fault(StepOutcome& outcome, const nlohmann::json& cursors_b
     metrics_->add(event);
     return true;
   }
-  if (event.action == "rollback" && rollbacks_ < limit) {
+  if (event.action == "rollback" && state_.rollbacks < limit) {
     roll_back(event);
     return true;
   }
@@ -297,23 +367,35 @@ bool Trainer::handle_fault(StepOutcome& outcome, const nlohmann::json& cursors_b
   return false;
 }
 
-/// Back to the last checkpoint, and past the data that the run went bad on.
+/// Back to the last checkpoint of the schedule, and past the data that the run went bad on.
 void Trainer::roll_back(HealthEvent event) {
-  const std::int64_t bad_step = state_.step;
-  const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint();
+  const RunState bad = state_;
+  const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint(bad.scheduled_step);
   if (!checkpoint) throw Error("there is no checkpoint to go back to", ExitCode::no_checkpoint);
   load(*checkpoint);
-  ++rollbacks_;
-  rollback_samples_ += (bad_step + 1 - state_.step) * config_.train.batch;
-  dataset_.mixture().skip(rollback_samples_);
+  state_.rollbacks = bad.rollbacks + 1;
+  state_.rollback_samples = bad.rollback_samples + (bad.step + 1 - state_.step) * config_.train.batch;
+  dataset_.mixture().skip(state_.rollback_samples);
   metrics_->cut_after(state_.step);
   event.what += fmt::format(" at step {}", event.step);
   event.step = state_.step;
   metrics_->add(event);
-  log_.say("went back to step {}; {} sequences are left out", state_.step, rollback_samples_);
+  log_.say("went back to step {}; {} sequences are left out", state_.step, state_.rollback_samples);
+}
+
+void Trainer::finish_trace() {
+  const std::unique_ptr<RunTrace> trace = std::move(trace_);
+  if (!trace) return;
+  try {
+    trace->write();
+    log_.say("trace: {}", config_.run.trace);
+  } catch (const Error& error) {
+    log_.say("{}", error.what());
+  }
 }
 
 void Trainer::apply(const StepOutcome& outcome) {
+  const TraceRange range(trace_.get(), "optimizer");
   optimizer_.step(state_.step + 1, outcome.learning_rate, outcome.grad_norm);
   watch_.add(outcome.loss);
   state_.skips_in_row = 0;
@@ -338,6 +420,11 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
   metrics.device_busy = backend_.busy();
   metrics.skipped = outcome.fault.has_value();
   metrics.phase = dataset_.mixture().phase();
+  if (const std::int64_t phase = dataset_.mixture().state().phase; phase != outcome.phase_before) {
+    log_.say("step {}: phase {} of the data begins", state_.step, phase);
+    metrics_->add_change(state_.step, "phase of the data", fmt::to_string(outcome.phase_before),
+                         fmt::to_string(phase));
+  }
   const Recipe::Names recipes = recipe_.names_at(make_pass(0).progress);
   metrics.forward = recipes.forward;
   metrics.backward = recipes.backward;
@@ -355,6 +442,7 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
 }
 
 void Trainer::evaluate() {
+  const TraceRange range(trace_.get(), "evaluation");
   evaluations_.clear();
   for (const std::string& source : dataset_.source_names()) {
     const TokenSequences* heldout = dataset_.heldout(source);
@@ -375,23 +463,73 @@ void Trainer::evaluate() {
   }
 }
 
+bool Trainer::is_scheduled(std::int64_t step) const {
+  const std::int64_t every = config_.train.checkpoint.every;
+  return step == 0 || (every > 0 && step % every == 0);
+}
+
+bool Trainer::is_time_to_save() const {
+  constexpr double kSecondsPerMinute = 60;
+  const double minutes = config_.train.checkpoint.minutes;
+  return minutes > 0 && steady_seconds() - saved_at_ >= minutes * kSecondsPerMinute;
+}
+
 void Trainer::save(bool must_succeed) {
-  state_.data = dataset_.state();
-  state_.loss_watch = watch_.state();
+  if (saved_step_ == state_.step) return;
+  RunState state = state_;
+  state.data = dataset_.state();
+  state.loss_watch = watch_.state();
+  if (is_scheduled(state.step)) {
+    state.scheduled_step = state.step;
+    state.rollbacks = 0;
+    state.rollback_samples = 0;
+    if (const std::optional<double> loss = heldout_loss(); loss && (!state.best || *loss < state.best->loss))
+      state.best = {state.step, *loss};
+  }
+  const CheckpointConfig& wanted = config_.train.checkpoint;
+  const auto stays = [&](std::int64_t step) {
+    return step == state.scheduled_step || (wanted.keep_best && state.best && step == state.best->step) ||
+           (wanted.keep_every > 0 && step > 0 && step % wanted.keep_every == 0);
+  };
+  saved_at_ = steady_seconds();
+  const TraceRange range(trace_.get(), "checkpoint");
   try {
     metrics_->sync();
-    const WrittenCheckpoint written = store_.write(make_snapshot(decoder_, optimizer_, state_, texts_));
-    rollbacks_ = 0;
-    rollback_samples_ = 0;
+    const WrittenCheckpoint written = store_.write(make_snapshot(decoder_, optimizer_, state, texts_), stays);
+    state_ = std::move(state);
+    saved_step_ = state_.step;
     save_seconds_ = written.seconds;
     metrics_->add_checkpoint(state_.step, written.path.string(), written.seconds, written.bytes);
     for (const std::string& warning : written.warnings) log_.say("{}", warning);
     log_.say("checkpoint {} ({:.1f} MB, {:.2f} s)", written.path.string(),
              static_cast<double>(written.bytes) / 1e6, written.seconds);
+    forecast_space(written.bytes);
   } catch (const Error& error) {
     if (must_succeed) throw;
     log_.say("NO CHECKPOINT of step {}: {}. The run goes on.", state_.step, error.what());
   }
+}
+
+/// The mean over the sources, if they were evaluated at this step.
+std::optional<double> Trainer::heldout_loss() const {
+  if (evaluations_.empty() || evaluations_[0].step != state_.step) return std::nullopt;
+  double sum = 0;
+  for (const EvalMetrics& metrics : evaluations_) sum += metrics.loss;
+  return sum / static_cast<double>(evaluations_.size());
+}
+
+void Trainer::forecast_space(std::uint64_t bytes) {
+  if (std::exchange(forecast_space_, true)) return;
+  const std::int64_t count = most_checkpoints(config_.train) - std::ssize(store_.list());
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder_, error);
+  const double needed = static_cast<double>(bytes) * static_cast<double>(std::max<std::int64_t>(count, 0));
+  if (error || needed <= static_cast<double>(space.available)) return;
+  log_.say(
+      "WARNING: the checkpoints to come need {:.1f} GB, and the disk has {:.1f} GB free: make room, or keep "
+      "fewer "
+      "(train.checkpoint.keep, keep_every, keep_best)",
+      needed / 1e9, static_cast<double>(space.available) / 1e9);
 }
 
 }  // namespace tetrad

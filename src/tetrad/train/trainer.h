@@ -23,6 +23,7 @@
 #include "tetrad/train/metrics.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/run_log.h"
+#include "tetrad/train/run_trace.h"
 #include "tetrad/train/signals.h"
 
 namespace tetrad {
@@ -31,6 +32,10 @@ enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 
 /// Steps of a run, from its tokens if that is how it was said.
 std::int64_t step_count(const TrainConfig& config);
+
+/// How many checkpoints are on the disk at once, at most: the newest, one that is being written, the last of the
+/// schedule, the best, and those that stay for good.
+std::int64_t most_checkpoints(const TrainConfig& config);
 
 /// What decides about the memory of a run.
 MemoryCase memory_case(const Config& config);
@@ -51,8 +56,10 @@ class Trainer {
   /// resume from.
   void start();
 
-  /// Goes on from the newest good checkpoint. Throws Error (no_checkpoint).
-  void resume();
+  /// Goes on from the newest good checkpoint. With `changes_are_meant` the configuration may differ from the
+  /// checkpoint's in what may_be_changed(); that is noted, and the checkpoint is written anew with it. Throws
+  /// Error (no_checkpoint).
+  void resume(bool changes_are_meant = false);
 
   Ending run(const StopSignals& signals);
 
@@ -71,9 +78,11 @@ class Trainer {
     std::vector<OperandStats> stats;
     /// If the step must not be applied: what is wrong, and where.
     std::optional<HealthEvent> fault;
-    bool interrupted = false;  //!< by a signal, between two microbatches
+    std::int64_t phase_before = 0;  //!< phase of the last sample before it
+    bool interrupted = false;       //!< by a signal, between two microbatches
   };
 
+  Ending run_steps(const StopSignals& signals);
   void take_weights(const std::filesystem::path& from);
   StepOutcome compute_gradients(const StopSignals& signals);
   void open_metrics(std::int64_t last_step);
@@ -85,13 +94,26 @@ class Trainer {
   void apply(const StepOutcome& outcome);
   void report(const StepOutcome& outcome, double seconds);
   void evaluate();
-  /// A failure is reported and the run goes on, unless `must_succeed`.
+  /// Whether train.checkpoint.every asks for a checkpoint of this step.
+  bool is_scheduled(std::int64_t step) const;
+  bool is_time_to_save() const;
+  /// A failure is reported and the run goes on, unless `must_succeed`. A step that is saved already is not
+  /// saved again.
   void save(bool must_succeed);
-  void load(const FoundCheckpoint& checkpoint);
+  /// Says so if the disk will have no room for the checkpoints to come, each of so many bytes.
+  void forecast_space(std::uint64_t bytes);
+  /// Writes the trace, if there is one, and ends it.
+  void finish_trace();
+  std::optional<double> heldout_loss() const;
+  void load(const FoundCheckpoint& checkpoint, bool changes_are_meant = false);
   /// Throws Error unless the checkpoint is this run's, with its settings and its data.
-  void check_is_ours(const std::filesystem::path& checkpoint) const;
-  std::optional<FoundCheckpoint> newest_checkpoint();
+  void check_is_ours(const std::filesystem::path& checkpoint, bool changes_are_meant) const;
+  /// Where the precision of the next step is another than that of the last one.
+  void note_changes();
+  /// The newest good one up to step `limit`.
+  std::optional<FoundCheckpoint> newest_checkpoint(std::int64_t limit);
   Pass make_pass(std::int64_t microbatch) const;
+  double progress(std::int64_t step) const { return static_cast<double>(step) / static_cast<double>(steps_); }
   std::int64_t tokens_per_step() const { return config_.train.batch * config_.train.sequence; }
 
   Config config_;
@@ -108,10 +130,12 @@ class Trainer {
   CheckpointStore store_;
   LossWatch watch_;
   RunState state_;
-  std::int64_t rollbacks_ = 0;         //!< to the newest checkpoint
-  std::int64_t rollback_samples_ = 0;  //!< that those rollbacks leave out
   bool saves_ends_ = true;
+  std::int64_t saved_step_ = -1;  //!< of the newest checkpoint that this process wrote or read
+  double saved_at_ = 0;           //!< when it last tried to write one
+  bool forecast_space_ = false;   //!< that there is room for the checkpoints to come was looked at
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<RunTrace> trace_;  //!< null: none, or no longer
   MetricsPage* page_ = nullptr;
   std::vector<EvalMetrics> evaluations_;
   std::optional<double> energy_;  //!< the meter after the last step

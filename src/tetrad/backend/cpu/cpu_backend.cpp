@@ -22,6 +22,7 @@
 #include "tetrad/backend/cpu/rope.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
+#include "tetrad/core/host_memory.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/ops/backend.h"
 
@@ -102,6 +103,7 @@ class CpuBackend final : public Backend {
     return memory;
   }
   void synchronize() override {}
+  std::optional<std::int64_t> free_memory() const override { return available_memory(); }
   std::int64_t peak_memory() const override {
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);

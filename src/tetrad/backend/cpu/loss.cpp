@@ -93,7 +93,8 @@ class TokenChunk {
     });
   }
 
-  /// d loss / d logit = softmax - [is the target], scaled; then through the two factors of the logits.
+  /// d loss / d logit = softmax - [is the target], scaled; then through the two factors of the logits. The
+  /// z-loss adds to each softmax 2 z_loss log_sum times itself.
   template <typename T>
   void propagate(std::int64_t vocab) {
     const std::int64_t width = vocab_count(vocab);
@@ -105,11 +106,13 @@ class TokenChunk {
         T* out = dlogits + t * width;
         const float scale = targets_[t] == CrossEntropy::kIgnore ? 0.0f : op_.gradient_scale;
         const float log_sum = state(t).log_sum_exp();
+        const float share = 1.0f + 2.0f * op_.z_loss * log_sum;
+        const float share_scale = share * scale;
 #pragma omp simd
-        for (std::int64_t i = 0; i < width; ++i) store(out[i], fast_exp(logits[i] - log_sum) * scale);
+        for (std::int64_t i = 0; i < width; ++i) store(out[i], fast_exp(logits[i] - log_sum) * share_scale);
         const std::int64_t target = targets_[t] - vocab;
         if (target >= 0 && target < width)
-          store(out[target], (fast_exp(logits[target] - log_sum) - 1.0f) * scale);
+          store(out[target], (fast_exp(logits[target] - log_sum) * share - 1.0f) * scale);
       }
     });
     const MatrixView view = view_of(dlogits, count_, width);

@@ -145,6 +145,7 @@ function bandData(series, indices, x, y) {
 // ---- The line chart
 
 const MARGIN = {left: 54, right: 14, top: 12, bottom: 38};
+const HALF_LETTER = 3.6;     // half the width of a letter of an axis, in pixels
 const POINT_BUDGET = 12000;  // points of all thin lines together: what a browser redraws while a slider moves
 
 class LineChart {
@@ -215,8 +216,10 @@ class LineChart {
     const {x, y} = this.spec;
     for (const [value, label] of this.xTicks()) {
       const at = this.x.at(value);
+      // The last one stands a little to the left of its line rather than half outside of the picture.
+      const inside = Math.min(at, this.width - HALF_LETTER * label.length);
       this.plot.append(svg('line', {class: 'grid', x1: at, x2: at, y1: MARGIN.top - 6, y2: bottom}),
-                       svg('text', {x: at, y: bottom + 16, 'text-anchor': 'middle'}, label));
+                       svg('text', {x: inside, y: bottom + 16, 'text-anchor': 'middle'}, label));
     }
     const ticks = y.ticks ?? niceTicks(y.low, y.high, 6);
     for (const value of ticks.values) {

@@ -6,8 +6,8 @@ const MANY_EVENTS = 100;                               // per arm: with more, th
 
 // ---- Head
 
-/** A long pattern of layers shows its period at the beginning. */
-const patternText = (pattern) => (pattern?.length > 16 ? `${pattern.slice(0, 12)}… (${pattern.length} layers)` : pattern);
+/** A long pattern of blocks shows its period at the beginning. */
+const patternText = (pattern) => (pattern?.length > 16 ? `${pattern.slice(0, 12)}… (${pattern.length} blocks)` : pattern);
 function factsOf(report) {
   const {model = {}, training = {}, hardware = {}} = report;
   const device = [hardware?.backend, hardware?.threads ? plural(hardware.threads, 'thread') : null].filter(Boolean).join(', ');

@@ -50,7 +50,7 @@ __device__ inline Softmax block_softmax(Softmax value, Softmax* shared) {
 template <typename T, int kWidth, bool kResident>
 __global__ void __launch_bounds__(kThreads)
     softmax_kernel(const float* all_logits, std::int64_t vocab, const std::int32_t* targets, float* losses,
-                   float gradient_scale, T* all_dlogits) {
+                   float gradient_scale, float z_loss, T* all_dlogits) {
   extern __shared__ __align__(16) float row[];
   __shared__ Softmax shared[kWarp];
   const std::int64_t token = blockIdx.x;
@@ -87,13 +87,14 @@ __global__ void __launch_bounds__(kThreads)
   if (all_dlogits == nullptr) return;
   T* dlogits = all_dlogits + token * vocab;
   const float scale = counts ? gradient_scale : 0.0f;
+  const float share = 1.0f + 2.0f * z_loss * log_sum;  // 1 without a z-loss
   // Each thread reads back what it wrote itself: no barrier is needed.
   for (std::int64_t i = std::int64_t{threadIdx.x} * kWidth; i < vocab; i += std::int64_t{kThreads} * kWidth) {
     float value[kWidth];
     load((kResident ? row : logits) + i, value);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k)
-      value[k] = (expf(value[k] - log_sum) - (i + k == target ? 1.0f : 0.0f)) * scale;
+      value[k] = (expf(value[k] - log_sum) * share - (i + k == target ? 1.0f : 0.0f)) * scale;
     store(dlogits + i, value);
   }
 }
@@ -101,16 +102,16 @@ __global__ void __launch_bounds__(kThreads)
 /// Launches softmax_kernel for `count` tokens.
 template <typename T, int kWidth>
 void softmax(Device& device, std::int64_t count, const float* logits, std::int64_t vocab,
-             const std::int32_t* targets, float* losses, float gradient_scale, T* dlogits) {
+             const std::int32_t* targets, float* losses, float gradient_scale, float z_loss, T* dlogits) {
   const std::size_t row_bytes = static_cast<std::size_t>(vocab) * sizeof(float);
   constexpr std::size_t kOwn = 1024;  // what the kernel has besides the row
   if (dlogits == nullptr || row_bytes + kOwn > device.properties().sharedMemPerBlockOptin) {
     launch(device, count, kThreads, 0, softmax_kernel<T, kWidth, false>, logits, vocab, targets, losses,
-           gradient_scale, dlogits);
+           gradient_scale, z_loss, dlogits);
     return;
   }
   launch_with_shared(device, count, kThreads, row_bytes, softmax_kernel<T, kWidth, true>, logits, vocab,
-                     targets, losses, gradient_scale, dlogits);
+                     targets, losses, gradient_scale, z_loss, dlogits);
 }
 
 }  // namespace
@@ -133,7 +134,7 @@ void cross_entropy(Device& device, const CrossEntropy& op) {
     with_type(op.hidden.dtype, [&]<typename T>(T) {
       // Four neighbours at a time where every row begins at a multiple of four.
       const auto run = vocab % 4 == 0 ? softmax<T, 4> : softmax<T, 1>;
-      run(device, count, logits, vocab, op.targets + first, op.losses + first, op.gradient_scale,
+      run(device, count, logits, vocab, op.targets + first, op.losses + first, op.gradient_scale, op.z_loss,
           reinterpret_cast<T*>(dlogits));
     });
     if (!backward) continue;

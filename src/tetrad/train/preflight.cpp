@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/train/preflight.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tetrad/config/scalar.h"
+#include "tetrad/core/error.h"
+#include "tetrad/io/safetensors_header.h"
+#include "tetrad/model/estimate.h"
+#include "tetrad/model/parameter_table.h"
+#include "tetrad/train/trainer.h"
+
+namespace tetrad {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Text that is read more often than this teaches little that is new.
+constexpr double kManyEpochs = 4;
+
+std::vector<std::string> layer_names(const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (std::size_t block = 0; block < model.pattern.size(); ++block)
+    for (const LinearShape& linear : linear_shapes(model, model.pattern[block]))
+      names.push_back(fmt::format("blocks.{}.{}", block, linear.name));
+  return names;
+}
+
+void check_patterns(std::string_view key, const std::vector<std::string>& patterns,
+                    const std::vector<std::string>& layers) {
+  for (const std::string& pattern : patterns)
+    TETRAD_CHECK(
+        std::ranges::any_of(layers, [&](const std::string& layer) { return matches(pattern, layer); }),
+        "precision.high_precision.{}: no layer of the model is called {}{}: layers have names such as {} and "
+        "{}, and * stands for anything",
+        key, quoted_name(pattern), config::nearest_hint(pattern, layers), layers.front(), layers.back());
+}
+
+double gigabytes(double bytes) { return bytes / 1e9; }
+
+}  // namespace
+
+void check_kept_layers(const Config& config) {
+  const HighPrecisionConfig& kept = config.precision.high_precision;
+  const std::vector<std::string> layers = layer_names(config.model);
+  check_patterns("match", kept.match, layers);
+  check_patterns("fp8", kept.fp8, layers);
+  TETRAD_CHECK(
+      kept.first.value_or(0) <= config.model.blocks() - kept.last.value_or(0),
+      "precision.high_precision keeps the first {} and the last {} blocks in BF16, but the model has "
+      "only {}: keep fewer (recipe: bf16 keeps all of them)",
+      kept.first.value_or(0), kept.last.value_or(0), config.model.blocks());
+}
+
+std::vector<SourceUse> source_uses(const Dataset& dataset) {
+  std::vector<SourceUse> uses;
+  for (std::size_t i = 0; i < dataset.source_names().size(); ++i) {
+    const std::string& name = dataset.source_names()[i];
+    const TokenSequences& source = dataset.source(name);
+    const TokenSequences* heldout = dataset.heldout(name);
+    SourceUse use{
+        name,
+        source.file().size(),
+        dataset.mixture().planned_samples(static_cast<int>(i)) / static_cast<double>(source.count()),
+        {}};
+    if (heldout != nullptr) use.heldout_tokens = heldout->file().size();
+    uses.push_back(std::move(use));
+  }
+  return uses;
+}
+
+std::vector<std::string> data_warnings(const Dataset& dataset) {
+  std::vector<std::string> warnings;
+  for (const SourceUse& use : source_uses(dataset)) {
+    if (use.epochs == 0)
+      warnings.push_back(fmt::format(
+          "data.sources.{} is in no phase: nothing is trained on it (add it to data.phases, or leave it out)",
+          use.name));
+    if (use.epochs > kManyEpochs)
+      warnings.push_back(
+          fmt::format("data.sources.{} has {} tokens, and the run reads them {:.1f} times: beyond about {:g} "
+                      "times little "
+                      "is learned (train shorter, or on more text)",
+                      use.name, use.tokens, use.epochs, kManyEpochs));
+  }
+  const auto& hashes = dataset.hashes();
+  for (const std::string& name : dataset.source_names()) {
+    const auto heldout = hashes.find(name + ".heldout");
+    if (heldout == hashes.end()) continue;
+    for (const std::string& other : dataset.source_names())
+      if (hashes.at(other) == heldout->second)
+        warnings.push_back(fmt::format(
+            "data.sources.{}.heldout has the very tokens of data.sources.{}, which are trained on: its loss "
+            "says nothing about new text",
+            name, other));
+  }
+  return warnings;
+}
+
+std::vector<std::string> memory_warnings(const Config& config, const MemoryTraits& traits,
+                                         const std::optional<std::int64_t>& free) {
+  if (!free) return {};
+  const Recipe recipe(config.precision, config.model.blocks());
+  const auto need = [&](Recompute recompute) {
+    MemoryCase c = memory_case(config);
+    c.recompute = recompute;
+    return gigabytes(estimate_memory(config.model, recipe, c, traits).total());
+  };
+  const double needed = need(recompute_from_name(config.train.recompute));
+  const double available = gigabytes(static_cast<double>(*free));
+  if (needed <= available) return {};
+  return {
+      fmt::format("this run needs about {:.1f} GB of memory, and {:.1f} GB are free: use a smaller "
+                  "train.microbatch, or train.recompute (cheap: {:.1f} GB, ffn: {:.1f} GB, full: {:.1f} GB)",
+                  needed, available, need(Recompute::cheap), need(Recompute::ffn), need(Recompute::full))};
+}
+
+CheckpointSpace checkpoint_space(const Config& config) {
+  constexpr std::int64_t kBytesPerParameter = 12;  // a weight and two moments, F32
+  CheckpointSpace space;
+  space.each = kBytesPerParameter * parameter_count(config.model);
+  space.most = space.each * most_checkpoints(config.train);
+  std::error_code error;
+  fs::path folder = fs::absolute(config.run.out.empty() ? "." : config.run.out, error);
+  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  if (const fs::space_info info = fs::space(folder, error); !error)
+    space.free = static_cast<std::int64_t>(info.available);
+  return space;
+}
+
+std::vector<std::string> space_warnings(const CheckpointSpace& space) {
+  if (!space.free || space.most <= *space.free) return {};
+  return {
+      fmt::format("checkpoints will take {:.1f} GB, and {:.1f} GB of the disk are free: choose another "
+                  "--out, or a smaller train.checkpoint.keep",
+                  gigabytes(static_cast<double>(space.most)), gigabytes(static_cast<double>(*space.free)))};
+}
+
+}  // namespace tetrad
