@@ -73,6 +73,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
+      document_starts_(dataset_.masks_documents() ? inputs_.size() : 0),
       losses_(inputs_.size()) {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
@@ -300,9 +301,10 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
     }
     const TraceRange range(trace_.get(), "microbatch", i);
     const double begin = steady_seconds();
-    dataset_.next(microbatch_, inputs_, targets_);
+    dataset_.next(microbatch_, inputs_, targets_, document_starts_);
     Pass pass = make_pass(i);
-    decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_);
+    decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_,
+                   document_starts_);
     loss_sum = std::accumulate(losses_.begin(), losses_.end(), loss_sum);
     if (pass.telemetry) outcome.stats = std::move(pass.stats);
     if (pass.non_finite && !first_bad) first_bad = pass;
