@@ -73,8 +73,11 @@ void adopt_model(Config& config, Provenance& provenance) {
       provenance.origins[key] = "checkpoint " + checkpoint.string();
     return;
   }
-  // What a model is called, how new weights would be drawn and how the scan is cut is no part of the weights.
+  if (config.model.text == TextConfig{}) config.model.text = saved.model.text;
+  // What a model is called, how new weights would be drawn, how the scan is cut and what texts it is for is
+  // no part of the weights.
   ModelConfig wanted = config.model;
+  wanted.text = saved.model.text;
   wanted.name = saved.model.name;
   wanted.init_std = saved.model.init_std;
   wanted.mamba.chunk = saved.model.mamba.chunk;

@@ -39,6 +39,18 @@ void describe(V& v, Mamba2Config& c) {
 }
 
 template <class V>
+void describe(V& v, TextConfig& c) {
+  v.field(
+      "context", c.context,
+      "tokens that it can look at, for exports; 0: those of training, or what its positions are stretched to",
+      at_least(0));
+  v.field("begin", c.begin, "id of the token in front of a text; auto: the tokenizer's", at_least(0));
+  v.field("end", c.end, "id of what tokenizers call eos_token; auto: the first of ends", at_least(0));
+  v.field("ends", c.ends, "ids of the tokens that end a text, or none: the tokenizer's separator",
+          at_least(0));
+}
+
+template <class V>
 void describe(V& v, ModelConfig& c) {
   v.field("name", c.name, "for people");
   v.field("pattern", c.pattern,
@@ -56,6 +68,7 @@ void describe(V& v, ModelConfig& c) {
   v.field("tied", c.tied, "one matrix for the embedding and the head");
   v.field("norm_epsilon", c.norm_epsilon, "added under the root of every norm", above(0));
   v.field("init_std", c.init_std, "standard deviation of the first weights", above(0));
+  v.field("text", c.text, "the texts that it was made for; imports bring it along");
 }
 
 template <class V>
