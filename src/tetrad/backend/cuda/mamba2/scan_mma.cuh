@@ -51,32 +51,36 @@ __device__ inline float decay_between(const LongLog& t, const LongLog& s) {
 
 /// One warp's loads of the raw steps of a tile, two neighbours for each lane, long before they are used.
 struct RawSteps {
-  float of[2];
-  bool begins[2];  //!< a document
+  std::uint32_t of[2];  //!< the bits of an f32; of BF16's they need the upper half, and bit 0 says that a
+                        //!< document begins: registers are few
 
   /// `row` is that of the tile's first token, the `time`-th of its sequence.
   __device__ void load(const ScanSteps& in, std::int64_t row, int time, std::int64_t head, int length) {
     const int t = static_cast<int>(threadIdx.x) % kWarp * 2;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {  // softplus(-infinity) is 0
-      of[i] = t + i < length ? to_f32(in.dt.row(row + t + i)[head]) : -INFINITY;
-      begins[i] = t + i < length && begins_document(in.document_starts, row + t + i, time + t + i);
+    for (int i = 0; i < 2; ++i) {
+      of[i] = __float_as_uint(-INFINITY);  // softplus of it is 0
+      if (t + i >= length) continue;
+      of[i] = __float_as_uint(to_f32(in.dt.row(row + t + i)[head]));
+      if (begins_document(in.document_starts, row + t + i, time + t + i)) of[i] |= 1u;
     }
   }
 
   __device__ void compute(const ScanSteps& in, std::int64_t head, TileSteps& out) const {
+    constexpr float kLog2E = 1.44269504f;
     const float bias = in.dt_bias[head];
     const float rate = -expf(in.a_log[head]);
-    constexpr float kLog2E = 1.44269504f;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     float dt[2];
     double log[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      out.raw[2 * lane + i] = of[i] + bias;
-      dt[i] = softplus(of[i] + bias);
+      const float raw = __uint_as_float(of[i] & 0xffff0000u) + bias;
+      const bool begins = (of[i] & 1u) != 0;
+      out.raw[2 * lane + i] = raw;
+      dt[i] = softplus(raw);
       const float decay = dt[i] * rate * kLog2E;
-      log[i] = begins[i] || decay < TileSteps::kLeastLog ? TileSteps::kLeastLog : decay;
+      log[i] = begins || decay < TileSteps::kLeastLog ? TileSteps::kLeastLog : decay;
     }
     double sum = log[0] + log[1];
 #pragma unroll
