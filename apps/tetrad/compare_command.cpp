@@ -25,6 +25,7 @@
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/folder_lock.h"
 #include "tetrad/io/json_text.h"
+#include "tetrad/io/safetensors_header.h"
 #include "tetrad/recipe/config.h"
 #include "tetrad/train/origin.h"
 #include "tetrad/train/preflight.h"
@@ -171,6 +172,9 @@ void check_data(Threads& threads, const Comparison& comparison) {
 ExitCode run(const CompareOptions& options) {
   const fs::path folder = options.resume.empty() ? options.out : options.resume;
   TETRAD_CHECK(!folder.empty() || options.dry_run, "give a folder for the runs and the report: --out DIR");
+  TETRAD_CHECK(!find_invalid_utf8(folder.native()),
+               "{} is not UTF-8, as what the runs write there must be: choose another --out",
+               quoted_name(folder.native()));
   const Definition definition = define(options, folder);
   const Comparison comparison = expand(definition.plan, definition.common);
   for (const std::string& warning : identical_arms(comparison)) terminal().say("WARNING: " + warning);

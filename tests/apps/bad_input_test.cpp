@@ -155,6 +155,7 @@ TEST_F(BadInput, PathsNeedNotBeUtf8) {
   Words begin = arguments(kLlama, "bf16", "run");
   begin[3] = folder_.file(kNotUtf8);
   expect_refused(begin, {"run.out", "not UTF-8"});
+  expect_refused({"compare", begin[1], "--arms", "bf16", "--out", folder_.file(kNotUtf8)}, {"not UTF-8"});
   EXPECT_FALSE(std::filesystem::exists(folder_ / kNotUtf8));
 
   train("run");
