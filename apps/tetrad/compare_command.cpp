@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <ctime>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -233,8 +234,8 @@ void add_compare(CLI::App& app, Action& action) {
                                fmt::join(kRecipeNames, ",")))
       ->type_name("LIST|FILE");
   command->add_option("--seeds", options->seeds, "Runs per arm, from train.seed on")
-      ->check(
-          whole_number(1, 1000000, "it is the number of runs of each arm, the first of them with train.seed"))
+      ->check(whole_number(1, std::numeric_limits<std::int64_t>::max(),
+                           "it is the number of runs of each arm, the first of them with train.seed"))
       ->type_name("N");
   command
       ->add_option("--margin", options->margin,
