@@ -155,6 +155,7 @@ TEST_F(BadInput, PathsNeedNotBeUtf8) {
   Words begin = arguments(kLlama, "bf16", "run");
   begin[3] = folder_.file(kNotUtf8);
   expect_refused(begin, {"run.out", "not UTF-8"});
+  expect_refused({"compare", begin[1], "--arms", "bf16", "--out", folder_.file(kNotUtf8)}, {"not UTF-8"});
   EXPECT_FALSE(std::filesystem::exists(folder_ / kNotUtf8));
 
   train("run");
@@ -199,8 +200,9 @@ TEST_F(BadInput, LongQuestionsAreReadInParts) {
   for (std::size_t i = 0; i < kLength; ++i) ids += "7 ";
   write_file(folder_ / "ids", ids);
   for (const Words& words :
-       std::vector<Words>{{"eval", folder_.file("run"), "--choices", folder_.file("questions.jsonl")},
-                          {"score", folder_.file("run"), "--tokens", folder_.file("ids")}}) {
+       std::vector<Words>{{"eval", folder_.file("run"), "--backend", "cpu", "--choices",
+                           folder_.file("questions.jsonl")},
+                          {"score", folder_.file("run"), "--backend", "cpu", "--tokens", folder_.file("ids")}}) {
     const Outcome outcome = run_tetrad(words);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_LT(outcome.peak_memory, 300 * kMegabyte) << words[0];

@@ -476,16 +476,17 @@ bool Trainer::is_time_to_save() const {
 
 void Trainer::save(bool must_succeed) {
   if (saved_step_ == state_.step) return;
+  const bool is_scheduled_here = is_scheduled(state_.step);
+  if (is_scheduled_here) {  // also if it cannot be written: a full disk must not be seen in what comes later
+    state_.scheduled_step = state_.step;
+    if (const std::optional<double> loss = heldout_loss();
+        loss && (!state_.best || *loss < state_.best->loss))
+      state_.best = {state_.step, *loss};
+  }
   RunState state = state_;
   state.data = dataset_.state();
   state.loss_watch = watch_.state();
-  if (is_scheduled(state.step)) {
-    state.scheduled_step = state.step;
-    state.rollbacks = 0;
-    state.rollback_samples = 0;
-    if (const std::optional<double> loss = heldout_loss(); loss && (!state.best || *loss < state.best->loss))
-      state.best = {state.step, *loss};
-  }
+  if (is_scheduled_here) state.rollbacks = state.rollback_samples = 0;
   const CheckpointConfig& wanted = config_.train.checkpoint;
   const auto stays = [&](std::int64_t step) {
     return step == state.scheduled_step || (wanted.keep_best && state.best && step == state.best->step) ||
