@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <ctime>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -25,6 +26,7 @@
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/folder_lock.h"
 #include "tetrad/io/json_text.h"
+#include "tetrad/io/safetensors_header.h"
 #include "tetrad/recipe/config.h"
 #include "tetrad/train/origin.h"
 #include "tetrad/train/preflight.h"
@@ -171,6 +173,9 @@ void check_data(Threads& threads, const Comparison& comparison) {
 ExitCode run(const CompareOptions& options) {
   const fs::path folder = options.resume.empty() ? options.out : options.resume;
   TETRAD_CHECK(!folder.empty() || options.dry_run, "give a folder for the runs and the report: --out DIR");
+  TETRAD_CHECK(!find_invalid_utf8(folder.native()),
+               "{} is not UTF-8, as what the runs write there must be: choose another --out",
+               quoted_name(folder.native()));
   const Definition definition = define(options, folder);
   const Comparison comparison = expand(definition.plan, definition.common);
   for (const std::string& warning : identical_arms(comparison)) terminal().say("WARNING: " + warning);
@@ -229,8 +234,8 @@ void add_compare(CLI::App& app, Action& action) {
                                fmt::join(kRecipeNames, ",")))
       ->type_name("LIST|FILE");
   command->add_option("--seeds", options->seeds, "Runs per arm, from train.seed on")
-      ->check(
-          whole_number(1, 1000000, "it is the number of runs of each arm, the first of them with train.seed"))
+      ->check(whole_number(1, std::numeric_limits<std::int64_t>::max(),
+                           "it is the number of runs of each arm, the first of them with train.seed"))
       ->type_name("N");
   command
       ->add_option("--margin", options->margin,

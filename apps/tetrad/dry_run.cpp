@@ -19,8 +19,10 @@
 namespace tetrad::app {
 namespace {
 
-std::string gigabytes(double bytes) { return fmt::format("{:.3f} GB", bytes / 1e9); }
-std::string gigabytes(std::int64_t bytes) { return gigabytes(static_cast<double>(bytes)); }
+std::string size_text(double bytes) {
+  return bytes < 1e8 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.3f} GB", bytes / 1e9);
+}
+std::string size_text(std::int64_t bytes) { return size_text(static_cast<double>(bytes)); }
 
 /// The machine that the run would be on, as far as it is this one.
 struct Hardware {
@@ -62,13 +64,15 @@ MemoryEstimate print_sizes(const Config& config, const Recipe& recipe, const Har
   fmt::print("\n# sizes\nparameters   {:L}\n", parameter_count(config.model));
   fmt::print("steps        {} of {} sequences of {} tokens: {:.4g} tokens\n", steps, config.train.batch,
              config.train.sequence, tokens);
+  if (config.data.document_mask)
+    fmt::print("documents    masked: attention, scan and positions do not cross them\n");
   fmt::print("FLOP         {:.4g} per token, {:.4g} in all\n", per_token, per_token * tokens);
   fmt::print(
       "memory       {} on {} = weights {} + gradients {} + optimizer {} + operands {} + activations {} + "
       "scratch {}\n",
-      gigabytes(memory.total()), hardware.name, gigabytes(memory.weights), gigabytes(memory.gradients),
-      gigabytes(memory.optimizer), gigabytes(memory.operands), gigabytes(memory.activations),
-      gigabytes(memory.scratch));
+      size_text(memory.total()), hardware.name, size_text(memory.weights), size_text(memory.gradients),
+      size_text(memory.optimizer), size_text(memory.operands), size_text(memory.activations),
+      size_text(memory.scratch));
   return memory;
 }
 
@@ -77,11 +81,11 @@ bool print_room(const MemoryEstimate& memory, const Hardware& hardware, const Ch
   const std::optional<std::int64_t> free = hardware.backend ? hardware.backend->free_memory() : std::nullopt;
   const bool fits = !free || memory.total() <= static_cast<double>(*free);
   if (free)
-    fmt::print("free         {} of memory: it {}\n", gigabytes(*free), fits ? "fits" : "DOES NOT FIT");
+    fmt::print("free         {} of memory: it {}\n", size_text(*free), fits ? "fits" : "DOES NOT FIT");
   else if (!hardware.backend)
     fmt::print("free         unknown: {}\n", hardware.why_not);
-  fmt::print("checkpoints  {} each, {} at most at once{}\n", gigabytes(space.each), gigabytes(space.most),
-             space.free ? fmt::format("; {} of the disk are free", gigabytes(*space.free)) : "");
+  fmt::print("checkpoints  {} each, {} at most at once{}\n", size_text(space.each), size_text(space.most),
+             space.free ? fmt::format("; {} of the disk are free", size_text(*space.free)) : "");
   return fits;
 }
 

@@ -146,6 +146,7 @@ void describe(V& v, DataConfig& c) {
   v.field("sources", c.sources,
           "token files by name, at least one; !replace in front of the map drops those of files before");
   v.field("phases", c.phases, "mixtures over the run; empty: all sources in proportion to their size");
+  v.field("document_mask", c.document_mask, "attention, scan and positions do not cross documents");
 }
 
 template <class V>

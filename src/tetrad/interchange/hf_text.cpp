@@ -17,11 +17,10 @@ namespace tetrad {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 /// A file of the folder; null if it is not there.
 struct NamedJson {
-  Json json;
+  nlohmann::json json;
   std::string name;
 };
 
@@ -37,7 +36,7 @@ NamedJson read_generation_config(const fs::path& folder) {
 }
 
 /// Only names are read from it, so one that we cannot read is no reason to refuse the model.
-Json read_tokenizer_config(const fs::path& folder, std::vector<std::string>& warnings) {
+nlohmann::json read_tokenizer_config(const fs::path& folder, std::vector<std::string>& warnings) {
   constexpr std::size_t kMaxBytes = std::size_t{16} << 20;  // it lists every added token
   const fs::path path = folder / "tokenizer_config.json";
   if (!is_there(path)) return nullptr;
@@ -54,14 +53,14 @@ std::vector<std::int64_t> token_ids(const NamedJson& file, const char* key, std:
                                     std::vector<std::string>& warnings) {
   constexpr std::size_t kMaxIds = 256;
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-  const Json& value = member_of(file.json, key);
+  const nlohmann::json& value = member_of(file.json, key);
   if (value.is_null()) return {};
-  const Json list = value.is_array() ? value : Json::array({value});
+  const nlohmann::json list = value.is_array() ? value : nlohmann::json::array({value});
   TETRAD_CHECK(list.size() <= kMaxIds, "{}: {} lists {} tokens: more than {} are not supported", file.name,
                key, list.size(), kMaxIds);
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> unknown;
-  for (const Json& element : list) {
+  for (const nlohmann::json& element : list) {
     const std::int64_t id = checked_integer(element, fmt::format("{}: {}", file.name, key), -1, kMax);
     std::vector<std::int64_t>& known_or_not = id >= 0 && id < vocab ? ids : unknown;
     if (std::ranges::find(known_or_not, id) == known_or_not.end()) known_or_not.push_back(id);
@@ -73,9 +72,9 @@ std::vector<std::int64_t> token_ids(const NamedJson& file, const char* key, std:
 }
 
 /// The id of a token that is named by its text, or by an object with its text.
-std::optional<std::int64_t> named_token(const Json& names, const char* key, const Tokenizer& tokenizer) {
-  const Json& value = member_of(names, key);
-  const Json& content = value.is_object() ? member_of(value, "content") : value;
+std::optional<std::int64_t> named_token(const nlohmann::json& names, const char* key, const Tokenizer& tokenizer) {
+  const nlohmann::json& value = member_of(names, key);
+  const nlohmann::json& content = value.is_object() ? member_of(value, "content") : value;
   if (!content.is_string()) return std::nullopt;
   const std::vector<std::int32_t> ids = tokenizer.encode(content.get_ref<const std::string&>());
   return ids.size() == 1 && tokenizer.is_special(ids.front()) ? std::optional<std::int64_t>(ids.front())
@@ -84,12 +83,12 @@ std::optional<std::int64_t> named_token(const Json& names, const char* key, cons
 
 }  // namespace
 
-TextConfig read_hf_text(const fs::path& folder, const Json& config, std::int64_t vocab,
+TextConfig read_hf_text(const fs::path& folder, const nlohmann::json& config, std::int64_t vocab,
                         const Tokenizer* tokenizer, std::vector<std::string>& warnings) {
   const NamedJson model{config, (folder / "config.json").string()};
   const NamedJson generation = read_generation_config(folder);
   TextConfig text;
-  if (const Json& context = member_of(model.json, "max_position_embeddings"); !context.is_null())
+  if (const nlohmann::json& context = member_of(model.json, "max_position_embeddings"); !context.is_null())
     text.context =
         checked_integer(context, model.name + ": max_position_embeddings", 1, std::int64_t{1} << 40);
   std::vector<std::int64_t> begins;
@@ -99,7 +98,7 @@ TextConfig read_hf_text(const fs::path& folder, const Json& config, std::int64_t
   }
   if (!begins.empty()) text.begin = begins.front();
   if (tokenizer == nullptr) return text;
-  const Json names = read_tokenizer_config(folder, warnings);
+  const nlohmann::json names = read_tokenizer_config(folder, warnings);
   if (!text.begin) text.begin = named_token(names, "bos_token", *tokenizer);
   text.end = named_token(names, "eos_token", *tokenizer);
   return text;

@@ -116,14 +116,24 @@ void Decoder::check_count(std::size_t count) const {
                "{} tokens are not up to {} sequences of {}", tokens, batch_, sequence_);
 }
 
-void Decoder::upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+void Decoder::upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                     std::span<const std::int32_t> document_starts) {
   check_tokens(tokens, config_.vocab);
   check_targets(targets, config_.vocab);
   backend_.upload(std::as_bytes(tokens), tokens_.bytes());
   backend_.upload(std::as_bytes(targets), targets_.bytes());
+  has_documents_ = !document_starts.empty();
+  if (!has_documents_) return;
+  TETRAD_CHECK(document_starts.size() == tokens.size(), "{} tokens cannot have {} starts of documents",
+               tokens.size(), document_starts.size());
+  check_document_starts(document_starts, sequence_);
+  if (document_starts_.size() == 0)
+    document_starts_ = backend_.make_tensor(DType::i32, 1, batch_ * sequence_);
+  backend_.upload(std::as_bytes(document_starts), document_starts_.bytes());
 }
 
 MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
+  pass.document_starts = has_documents_ ? document_starts_.i32() : nullptr;
   const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
   backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, residual(0)});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -136,12 +146,13 @@ MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
 }
 
 void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                    float gradient_scale, std::span<float> losses) {
+                    float gradient_scale, std::span<float> losses,
+                    std::span<const std::int32_t> document_starts) {
   check_count(tokens.size());
   TETRAD_CHECK(static_cast<std::int64_t>(tokens.size()) == batch_ * sequence_ &&
                    targets.size() == tokens.size() && losses.size() == tokens.size(),
                "training takes whole microbatches of {} sequences", batch_);
-  upload(tokens, targets);
+  upload(tokens, targets, document_starts);
   differentiate(pass, gradient_scale);
   backend_.download(losses_.bytes(), std::as_writable_bytes(losses));
 }
@@ -169,12 +180,13 @@ void Decoder::differentiate(Pass& pass, float gradient_scale) {
 }
 
 void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
-                       std::span<const std::int32_t> targets, std::span<float> losses) {
+                       std::span<const std::int32_t> targets, std::span<float> losses,
+                       std::span<const std::int32_t> document_starts) {
   check_count(tokens.size());
   TETRAD_CHECK(targets.size() == tokens.size() && losses.size() == tokens.size(),
                "evaluation of {} tokens needs as many targets and losses, not {} and {}", tokens.size(),
                targets.size(), losses.size());
-  upload(tokens, targets);
+  upload(tokens, targets, document_starts);
   pass.training = false;
   CrossEntropy loss;
   loss.hidden = forward(pass, static_cast<std::int64_t>(tokens.size()));

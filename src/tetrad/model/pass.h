@@ -32,7 +32,8 @@ struct Pass {
   bool training = false;  //!< keep what the backward pass needs
   bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;
-  bool every_element = false;  //!< behind the telemetry, instead of a sample
+  bool every_element = false;                     //!< behind the telemetry, instead of a sample
+  const std::int32_t* document_starts = nullptr;  //!< of the microbatch (ops/documents.h), set by the decoder
 
   std::vector<OperandStats> stats;        //!< if `telemetry`
   std::optional<std::string> non_finite;  //!< the layer and operand that first had a value that is not finite

@@ -35,7 +35,9 @@ void check_patterns(std::string_view key, const std::vector<std::string>& patter
         std::ranges::any_of(layers, [&](const std::string& layer) { return matches(pattern, layer); }),
         "precision.high_precision.{}: no layer of the model is called {}{}: layers have names such as {} and "
         "{}, and * stands for anything",
-        key, quoted_name(pattern), config::nearest_hint(pattern, layers), layers.front(), layers.back());
+        key, quoted_name(pattern),
+        pattern.find('*') == std::string::npos ? config::nearest_hint(pattern, layers) : "", layers.front(),
+        layers.back());
 }
 
 double gigabytes(double bytes) { return bytes / 1e9; }

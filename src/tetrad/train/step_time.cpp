@@ -51,20 +51,20 @@ std::optional<double> measure_step_seconds(const Config& config, Backend& backen
     work();
     return steady_seconds() - begin;
   };
-  const auto pass = [&] {
+  const auto read_once = [&] {
     Pass pass;
     pass.recipe = &recipe;
     pass.seed = train.rounding_seed();
     decoder.train(pass, inputs, inputs, 1.0f / static_cast<float>(inputs.size()), losses);
   };
   const auto update = [&] { optimizer.step(1, config.optim.lr, optimizer.inspect().norm); };
-  pass();  // the first ones allocate
+  read_once();  // the first ones allocate
   update();
   decoder.clear_gradients();
   double passes = 0;
   int count = 0;
   while (count == 0 || (passes < kSeconds && count < kMostPasses)) {
-    passes += timed(pass);
+    passes += timed(read_once);
     ++count;
   }
   const double parts = static_cast<double>(train.batch) / static_cast<double>(batch);

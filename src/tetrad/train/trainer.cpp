@@ -73,6 +73,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
+      document_starts_(dataset_.masks_documents() ? inputs_.size() : 0),
       losses_(inputs_.size()) {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
@@ -300,9 +301,10 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
     }
     const TraceRange range(trace_.get(), "microbatch", i);
     const double begin = steady_seconds();
-    dataset_.next(microbatch_, inputs_, targets_);
+    dataset_.next(microbatch_, inputs_, targets_, document_starts_);
     Pass pass = make_pass(i);
-    decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_);
+    decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_,
+                   document_starts_);
     loss_sum = std::accumulate(losses_.begin(), losses_.end(), loss_sum);
     if (pass.telemetry) outcome.stats = std::move(pass.stats);
     if (pass.non_finite && !first_bad) first_bad = pass;
@@ -474,16 +476,17 @@ bool Trainer::is_time_to_save() const {
 
 void Trainer::save(bool must_succeed) {
   if (saved_step_ == state_.step) return;
+  const bool is_scheduled_here = is_scheduled(state_.step);
+  if (is_scheduled_here) {  // also if it cannot be written: a full disk must not be seen in what comes later
+    state_.scheduled_step = state_.step;
+    if (const std::optional<double> loss = heldout_loss();
+        loss && (!state_.best || *loss < state_.best->loss))
+      state_.best = {state_.step, *loss};
+  }
   RunState state = state_;
   state.data = dataset_.state();
   state.loss_watch = watch_.state();
-  if (is_scheduled(state.step)) {
-    state.scheduled_step = state.step;
-    state.rollbacks = 0;
-    state.rollback_samples = 0;
-    if (const std::optional<double> loss = heldout_loss(); loss && (!state.best || *loss < state.best->loss))
-      state.best = {state.step, *loss};
-  }
+  if (is_scheduled_here) state.rollbacks = state.rollback_samples = 0;
   const CheckpointConfig& wanted = config_.train.checkpoint;
   const auto stays = [&](std::int64_t step) {
     return step == state.scheduled_step || (wanted.keep_best && state.best && step == state.best->step) ||

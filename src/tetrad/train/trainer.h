@@ -142,6 +142,7 @@ class Trainer {
   double smoothed_seconds_ = 0;   //!< per step, for the remaining time
   double save_seconds_ = 0;       //!< that the last checkpoint took
   std::vector<std::int32_t> inputs_, targets_;
+  std::vector<std::int32_t> document_starts_;  //!< empty: documents are not masked
   std::vector<float> losses_;
 };
 
