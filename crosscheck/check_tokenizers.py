@@ -278,6 +278,12 @@ def speed(tokenizer, texts):
           f"`tetrad bench tokenizer` measures ours")
 
 
+def llama3_tokens(named):
+    """The special tokens of Llama 3, by their place behind the last rank."""
+    reserved = (f"reserved_special_token_{i}" for i in range(256))
+    return [f"<|{named.get(i) or next(reserved)}|>" for i in range(256)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("binary", type=pathlib.Path, help="build/tetrad")
@@ -308,11 +314,11 @@ def main():
             seconds = time.perf_counter() - begin
             print(f"  {kind:<24} {len(strings):>8} strings {'equal' if same else 'DIFFER'} ({seconds:.1f} s)", flush=True)
         strings = random_strings(arguments.seed, per_tokenizer, pool, cumulative) + texts
-        named = {0: "begin_of_text", 1: "end_of_text", 6: "start_header_id", 7: "end_header_id", 9: "eot_id"}
-        reserved = (f"reserved_special_token_{i}" for i in range(251))
-        llama3_specials = [f"<|{named.get(i) or next(reserved)}|>" for i in range(256)]
+        llama3 = {0: "begin_of_text", 1: "end_of_text", 6: "start_header_id", 7: "end_header_id", 9: "eot_id"}
+        llama31 = llama3 | {4: "finetune_right_pad_id", 8: "eom_id", 10: "python_tag"}
         for encoding, pattern, specials in (("cl100k", TIKTOKEN_CL100K, ["<|endoftext|>"]), ("o200k", O200K, ["<|endoftext|>"]),
-                                            ("r50k", TIKTOKEN_R50K, ["<|endoftext|>"]), ("llama3", LLAMA3, llama3_specials)):
+                                            ("r50k", TIKTOKEN_R50K, ["<|endoftext|>"]), ("llama3", LLAMA3, llama3_tokens(llama3)),
+                                            ("llama3.1", LLAMA3, llama3_tokens(llama31))):
             source = all_tokenizers["o200k" if encoding == "o200k" else "llama3"][0]
             same = check_tiktoken(binary, folder, encoding, pattern, source, strings, specials)
             good &= same

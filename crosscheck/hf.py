@@ -24,6 +24,9 @@ from run import HERE, relative_difference, tetrad
 LOGITS_TOLERANCE = 1e-4
 # Relative difference of a layer's largest input: the calibration runs in NVFP4, transformers in f32.
 INPUT_TOLERANCE = 0.25
+# The same of logits with inputs of four bits, whose scales we take from the tensor and transformers from the calibration;
+# nothing that is loaded wrongly stays within it.
+SERVED_TOLERANCE = 0.2
 TOKENS = 48
 # 64 divides every row, as NVFP4 in GGUF needs it.
 WIDE = {"llama": ["model.hidden=128", "model.ffn=192"], "hybrid": ["model.hidden=128", "model.ffn=192"]}
@@ -42,25 +45,21 @@ def newest_checkpoint(run):
     return sorted((run / "checkpoints").glob("step-*"), key=lambda path: int(path.name[5:]))[-1]
 
 
-def our_logits(binary, checkpoint, ids, folder):
+def our_logits(binary, checkpoint, ids, folder, precision="f32"):
     (folder / "ids.txt").write_text("\n".join(" ".join(map(str, line)) for line in ids.tolist()) + "\n")
-    tetrad(binary, "score", str(checkpoint), "--tokens", "ids.txt", "--logits", "logits.safetensors", "--precision", "f32",
+    tetrad(binary, "score", str(checkpoint), "--tokens", "ids.txt", "--logits", "logits.safetensors", "--precision", precision,
            "--json", cwd=folder)
     logits = load_file(folder / "logits.safetensors")
     return torch.stack([logits[f"line.{i}"] for i in range(len(ids))])
 
 
 def their_logits(model, ids):
-    for module in model.modules():
-        # transformers bounds the time step from below by what it draws initial values from; the definition does not.
-        if hasattr(module, "time_step_limit"):
-            module.time_step_limit = (0.0, float("inf"))
     with torch.no_grad():
         return model.eval()(ids, use_cache=False).logits
 
 
-def load_theirs(path):
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, output_loading_info=True)
+def load_theirs(path, **options):
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, **options)
     return model, {key: sorted(value) for key, value in info.items() if value}
 
 
@@ -71,10 +70,14 @@ def check_exports(binary, run, name, folder, report):
     for shards, size in (("one file", "5"), ("shards", "0.0002")):
         out = folder / f"{name}-hf-{size}"
         tetrad(binary, "export", str(run), "-o", str(out), "--to", "hf", "--dtype", "f32", "--shard-gb", size, cwd=folder)
-        model, problems = load_theirs(out)
-        difference = relative_difference(their_logits(model, ids), ours.double())
-        report.expect(f"{name}: export, {shards}, {type(model).__name__}", difference <= LOGITS_TOLERANCE and not problems,
-                      f"logits differ by {difference:.1e} (at most {LOGITS_TOLERANCE:.0e}) {problems or ''}")
+        check_export(out, f"{name}: export, {shards}", ids, ours, report)
+
+
+def check_export(path, what, ids, ours, report):
+    model, problems = load_theirs(path, dtype=torch.float32)
+    difference = relative_difference(their_logits(model, ids), ours.double())
+    report.expect(f"{what}, {type(model).__name__}", difference <= LOGITS_TOLERANCE and not problems,
+                  f"logits differ by {difference:.1e} (at most {LOGITS_TOLERANCE:.0e}) {problems or ''}")
 
 
 def check_tokenizers(binary, folder, report):
@@ -106,26 +109,32 @@ def random_models():
     yield "untied Llama", transformers.LlamaConfig(**common, num_hidden_layers=3, rms_norm_eps=1e-5)
     yield "tied Llama, llama3 positions", transformers.LlamaConfig(**common, num_hidden_layers=2, tie_word_embeddings=True,
                                                                    rope_parameters=llama3)
+    # transformers takes time_step_min for the least time step of a prompt, and we import models without such a limit.
     yield "Nemotron-H", transformers.NemotronHConfig(
         **common, hybrid_override_pattern="M-M*-M-", mamba_num_heads=8, mamba_head_dim=16, n_groups=2, ssm_state_size=18,
-        conv_kernel=4, chunk_size=16)
+        conv_kernel=4, chunk_size=16, time_step_min=1e-30, time_step_floor=0.01)
 
 
 def check_imports(binary, folder, report):
-    """What transformers saves, of random weights in each type, computes the same here."""
+    """What transformers saves, of random weights in each type, computes the same here, and there again."""
     ids = torch.tensor([[random.Random(9 + i).randrange(272) for _ in range(TOKENS)] for i in range(3)])
     for index, (name, config) in enumerate(random_models()):
         for dtype, shard in ((torch.float32, "100KB"), (torch.bfloat16, "5GB"), (torch.float16, "5GB")):
             torch.manual_seed(index)
             model = transformers.AutoModelForCausalLM.from_config(config).to(dtype)
+            for module in model.modules():
+                if hasattr(module, "dt_bias"):
+                    module.dt_bias.data -= 3  # short time steps, which a least one would change
             out = folder / f"theirs-{index}-{str(dtype)[6:]}"
             model.save_pretrained(out, max_shard_size=shard)
             tetrad(binary, "import", str(out), "-o", str(out) + "-imported", cwd=folder)
-            difference = relative_difference(our_logits(binary, str(out) + "-imported", ids, folder),
-                                             their_logits(model.float(), ids).double())
+            ours = our_logits(binary, str(out) + "-imported", ids, folder)
+            difference = relative_difference(ours, their_logits(model.float(), ids).double())
             files = len(list(out.glob("*.safetensors")))
             report.expect(f"{name}: import, {str(dtype)[6:]}, {files} file{'s' if files > 1 else ''}",
                           difference <= LOGITS_TOLERANCE, f"logits differ by {difference:.1e}")
+        tetrad(binary, "export", str(out) + "-imported", "-o", str(out) + "-again", "--dtype", "f32", cwd=folder)
+        check_export(pathlib.Path(str(out) + "-again"), f"{name}: export of an import", ids, ours, report)
 
 
 def expected_weights(binary, checkpoint, config, folder):
@@ -180,7 +189,7 @@ def check_compressed_tensors(binary, run, name, folder, report):
     report.expect(f"{name}: compressed-tensors reads the configuration", modules and not set(modules) & set(quantization.ignore)
                   and set(expected) - set(modules) <= set(quantization.ignore),
                   f"{len(modules)} NVFP4 layers, {len(quantization.ignore)} excluded")
-    worst, exact = 0.0, True
+    worst, exact, weights = 0.0, True, {}
     for module in modules:
         state = {key.rsplit(".", 1)[1]: value for key, value in tensors.items() if key.startswith(module + ".")}
         codes, scales, amax = expected[module]
@@ -190,13 +199,30 @@ def check_compressed_tensors(binary, run, name, folder, report):
         decompressed = compressor.decompress(state, scheme)["weight"]
         exact &= torch.equal(decompressed, wanted.to(decompressed.dtype))
         worst = max(worst, relative_difference(wanted, without_tensor_scale(codes, scales) * (amax.double() / 2688)))
+        weights[module] = decompressed
     report.expect(f"{name}: compressed-tensors decodes the weights of the forward pass", exact and worst < 1e-6,
                   f"to the bit in BF16; {worst:.0e} from code * scale * amax / 2688 before that")
+    weights |= {key[: -len(".weight")]: value for key, value in tensors.items() if key.endswith(".weight")}
+    check_served(binary, run, name, out, weights, folder, report)
+
+
+def check_served(binary, run, name, out, weights, folder, report):
+    """transformers loads the folder through compressed-tensors: each layer has its weights, and logits are near ours."""
+    ids = torch.tensor([[random.Random(i).randrange(272) for _ in range(TOKENS)] for i in range(3)])
+    model, problems = load_theirs(out)
+    logits = their_logits(model, ids)  # weights are decoded now
+    wrong = [module for module, weight in weights.items()
+             if not torch.equal(model.get_submodule(module.replace("backbone.", "model.", 1)).weight, weight)]
+    report.expect(f"{name}: transformers loads the NVFP4 export", not problems and not wrong,
+                  f"{len(weights)} weights {problems or ''} {wrong or ''}")
+    difference = relative_difference(logits, our_logits(binary, run, ids, folder, "trained").double())
+    report.expect(f"{name}: and computes our logits", difference <= SERVED_TOLERANCE,
+                  f"they differ by {difference:.2f} (at most {SERVED_TOLERANCE})")
 
 
 def largest_inputs(path, modules, folder):
     """Largest |x| that transformers gives each module, over the sequences of the calibration."""
-    model, _ = load_theirs(path)
+    model, _ = load_theirs(path, dtype=torch.float32)
     amax = {}
 
     def note(module):

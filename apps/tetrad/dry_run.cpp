@@ -64,6 +64,8 @@ MemoryEstimate print_sizes(const Config& config, const Recipe& recipe, const Har
   fmt::print("\n# sizes\nparameters   {:L}\n", parameter_count(config.model));
   fmt::print("steps        {} of {} sequences of {} tokens: {:.4g} tokens\n", steps, config.train.batch,
              config.train.sequence, tokens);
+  if (config.data.document_mask)
+    fmt::print("documents    masked: attention, scan and positions do not cross them\n");
   fmt::print("FLOP         {:.4g} per token, {:.4g} in all\n", per_token, per_token * tokens);
   fmt::print(
       "memory       {} on {} = weights {} + gradients {} + optimizer {} + operands {} + activations {} + "

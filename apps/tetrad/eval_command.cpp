@@ -30,7 +30,7 @@ struct EvalOptions {
 nlohmann::json evaluate_data(LoadedModel& model, const NamedFiles& files, const EvalOptions& options) {
   nlohmann::json results = nlohmann::json::object();
   for (const auto& [name, path] : files) {
-    const TokenSequences data(path, model.sequence(), name);
+    const TokenSequences data(path, model.sequence(), name, model.config().data.document_mask);
     data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
     Pass pass = model.pass();
     const Evaluation result = evaluate(model.decoder(), pass, data, options.batch, options.sequences);

@@ -93,13 +93,15 @@ void run(const ExportCommand& command) {
                                 : command.to == "gguf"
                                     ? export_llama_cpp(command, source, *cpu, options)
                                     : export_serving(command, source, *cpu, options, signals);
+  for (const std::string& warning : summary.warnings) terminal().say("WARNING: " + warning);
   if (command.json)
     fmt::print("{}\n", json_text(nlohmann::json{{"checkpoint", source.path().string()},
                                                 {"out", command.out},
                                                 {"to", command.to},
                                                 {"tensors", summary.tensors},
                                                 {"files", summary.shards},
-                                                {"bytes", summary.bytes}}));
+                                                {"bytes", summary.bytes},
+                                                {"warnings", summary.warnings}}));
   else
     fmt::print("{}: {} tensors, {:.1f} MB in {} file{}\n", command.out, summary.tensors,
                static_cast<double>(summary.bytes) / 1e6, summary.shards, summary.shards == 1 ? "" : "s");

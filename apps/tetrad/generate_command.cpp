@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -27,10 +28,11 @@ void run(const GenerateOptions& options) {
   LoadedModel model = load_model(options.model, *backend);
   const Tokenizer& tokenizer = model.tokenizer();
   std::vector<std::int32_t> prompt = tokenizer.encode(options.prompt);
-  const std::optional<std::int32_t> end = tokenizer.end_of_document();
+  const std::vector<std::int32_t> ends = model.ends_of_text();
   if (prompt.empty()) {
-    TETRAD_CHECK(end.has_value(), "the prompt is empty: give some text with --prompt");
-    prompt.push_back(*end);  // a document begins
+    const std::optional<std::int32_t> separator = tokenizer.end_of_document();
+    TETRAD_CHECK(separator.has_value(), "the prompt is empty: give some text with --prompt");
+    prompt.push_back(*separator);  // a document begins
   }
   Session session = model.decoder().start(static_cast<std::int64_t>(prompt.size()) + options.tokens);
   Pass pass = model.pass();
@@ -40,7 +42,7 @@ void run(const GenerateOptions& options) {
   std::vector<std::int32_t> generated;
   while (static_cast<std::int64_t>(generated.size()) < options.tokens) {
     const std::int32_t next = sample(logits, options.sampling, static_cast<std::uint64_t>(session.length()));
-    if (next == end) break;
+    if (std::ranges::find(ends, next) != ends.end()) break;
     generated.push_back(next);
     if (!options.json) {
       fmt::print("{}", tokenizer.decode(std::span(&next, 1)));

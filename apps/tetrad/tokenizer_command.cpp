@@ -188,7 +188,8 @@ void add_train_tokenizer(CLI::App& tokenizer, Action& action) {
 }
 
 constexpr const char* kTokenizerHelp =
-    "bytes, a tokenizer.json, or ENCODING:FILE for a tiktoken file (r50k, p50k, cl100k, o200k, llama3)";
+    "bytes, a tokenizer.json, or ENCODING:FILE for a tiktoken file (r50k, p50k, cl100k, o200k, llama3, "
+    "llama3.1)";
 
 void add_encode(CLI::App& tokenizer, Action& action) {
   CLI::App* command = tokenizer.add_subcommand("encode", "Text to token ids");

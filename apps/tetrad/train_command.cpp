@@ -15,6 +15,7 @@
 #include "terminal.h"
 #include "tetrad/backend/memory.h"
 #include "tetrad/config/config.h"
+#include "tetrad/config/paths.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/http/address.h"
@@ -72,8 +73,11 @@ void adopt_model(Config& config, Provenance& provenance) {
       provenance.origins[key] = "checkpoint " + checkpoint.string();
     return;
   }
-  // What a model is called, how new weights would be drawn and how the scan is cut is no part of the weights.
+  if (config.model.text == TextConfig{}) config.model.text = saved.model.text;
+  // What a model is called, how new weights would be drawn, how the scan is cut and what texts it is for is
+  // no part of the weights.
   ModelConfig wanted = config.model;
+  wanted.text = saved.model.text;
   wanted.name = saved.model.name;
   wanted.init_std = saved.model.init_std;
   wanted.mamba.chunk = saved.model.mamba.chunk;
@@ -149,7 +153,8 @@ ExitCode run(const TrainOptions& options) {
   const std::unique_ptr<Backend> chosen =
       choose_backend(config.run.backend, static_cast<int>(config.run.threads));
   Backend& backend = *chosen;
-  config.run.backend = backend.name();  // the record says what was taken
+  config.run.backend = backend.name();  // the record says what was taken, and from where
+  make_paths_absolute(config);
   TETRAD_CHECK(!config.run.out.empty(), "give a folder for the run's files: --out DIR");
   const StopSignals signals;
   Dataset dataset = open_dataset(backend.threads(),

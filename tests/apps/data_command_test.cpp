@@ -284,7 +284,7 @@ TEST_F(DataCommand, BadInputIsExitCodeTwo) {
   expect_bad_input({"data", "prepare", folder_.file("text/picture.png"), "-o", out()}, "zero bytes");
   expect_bad_input({"data", "prepare", text(), "-o", out(), "--tokenizer", bad}, "bad.json");
   expect_bad_input({"data", "prepare", text(), "-o", out(), "--heldout", "1.5"}, "heldout");
-  expect_bad_input({"data", "prepare", text(), "-o", out(), "--heldout", "nan"}, "held-out");
+  expect_bad_input({"data", "prepare", text(), "-o", out(), "--heldout", "nan"}, "--heldout");
   expect_bad_input({"data", "prepare", text(), "-o", folder_.file("outside.txt/new/out")}, "outside.txt");
   expect_bad_input({"data", "synth", "klingon", "-o", out()}, "klingon");
   expect_bad_input({"data", "synth", "markov", "-o", out(), "--branching", "100"}, "successors");

@@ -153,5 +153,55 @@ TEST_F(Interchange, TrainingGoesOnFromAnImport) {
   EXPECT_EQ(metrics("killed"), metrics("on"));
 }
 
+nlohmann::json read_json(const std::filesystem::path& path) { return nlohmann::json::parse(read_file(path)); }
+
+/// What was imported about texts is there after training too, said again or not, and generation keeps to it.
+TEST_F(Interchange, TheEndsOfTextsStay) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the quick brown fox " + std::to_string(i * 7919 % 1000) + "\n";
+  write_file(folder_ / "text.txt", text);
+  expect_ok({"data", "prepare", folder_.file("text.txt"), "-o", folder_.file("text")});
+  const Words data = {"data.sources={text: " + folder_.file("text") + ", a: {heldout: ''}}", "data.phases=[]",
+                      "data.tokenizer=bytes"};
+  const auto train = [&](const char* model, const std::string& out, Words more) {
+    more.insert(more.end(), data.begin(), data.end());
+    expect_ok(arguments(model, "bf16", out, more));
+  };
+  const auto generate = [&](const std::string& checkpoint) {
+    const Outcome outcome = run_tetrad({"generate", folder_.file(checkpoint), "--prompt", "the ", "--tokens",
+                                        "20", "--temperature", "0", "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out)["tokens"].get<std::vector<int>>();
+  };
+  train(kModel, "bytes", {"model.vocab=256"});
+  const std::vector<int> tokens = generate("bytes");
+  ASSERT_EQ(tokens.size(), 20U);
+  expect_ok({"export", folder_.file("bytes"), "-o", folder_.file("hf"), "--dtype", "f32"});
+  const nlohmann::json ends = {0, 255, tokens[5]};
+  nlohmann::json generation = read_json(folder_ / "hf" / "generation_config.json");
+  generation["eos_token_id"] = ends;
+  write_file(folder_ / "hf" / "generation_config.json", generation.dump());
+  expect_ok({"import", folder_.file("hf"), "-o", folder_.file("imported")});
+  const auto first = std::ranges::find(tokens, tokens[5]);
+  EXPECT_EQ(generate("imported"), std::vector<int>(tokens.begin(), first));
+
+  train("", "on", {"--from", folder_.file("imported")});
+  train(kModel, "said", {"--from", folder_.file("imported"), "model.vocab=256"});
+  for (const char* run : {"on", "said"}) {
+    const std::string out = std::string(run) + "-hf";
+    expect_ok({"export", folder_.file(run), "-o", folder_.file(out)});
+    EXPECT_EQ(read_json(folder_ / out / "generation_config.json")["eos_token_id"], ends) << run;
+  }
+}
+
+TEST_F(Interchange, AWarningIsInTheAnswer) {
+  expect_ok(arguments(kModel, "nvfp4", "adaptive", {"precision.schedule=[]", "precision.adaptive=true"}));
+  const Outcome outcome = run_tetrad(
+      {"export", folder_.file("adaptive"), "-o", folder_.file("out"), "--to", "modelopt", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("4/6"), std::string::npos) << outcome.err;
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["warnings"].size(), 1U);
+}
+
 }  // namespace
 }  // namespace tetrad::testing

@@ -511,9 +511,6 @@ TEST_F(Training, ChecksOfACheckpoint) {
   const Outcome table = run_tetrad({"eval", "--choices", folder_.file("quiz.jsonl"), folder_.file("run")});
   EXPECT_NE(table.out.find("quiz, calibration"), std::string::npos) << table.out;
 
-  const Outcome idle = run_tetrad({"eval", folder_.file("run")});
-  EXPECT_EQ(idle.exit_code, 2);
-  EXPECT_NE(idle.err.find("--checks"), std::string::npos) << idle.err;
   write_file(folder_ / "bad.jsonl", "\n{\"question\": 1}\n");
   const Outcome bad = run_tetrad({"eval", folder_.file("run"), "--choices", folder_.file("bad.jsonl")});
   EXPECT_EQ(bad.exit_code, 2);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "support/process.h"
@@ -128,7 +129,7 @@ TEST_F(Keeping, LinesAreNeitherLostNorDoubled) {
     return kinds;
   };
   const std::vector<std::string> expected = lines("whole");
-  for (std::size_t at = 1; at <= expected.size() + 4; ++at) {
+  for (std::size_t at = 1; at <= expected.size() + 4; at += 3) {  // scripts/torture strikes anywhere
     const std::string run = "run-" + std::to_string(at);
     const Outcome killed =
         run_tetrad(arguments(kModel, "bf16", run, words),
@@ -218,6 +219,38 @@ TEST_F(Keeping, SwitchesAreInTheRecord) {
   EXPECT_EQ(changes, (std::vector<std::string>{"7 forward precision nvfp4 bf16", "8 phase of the data 0 1"}));
   EXPECT_NE(read_file(folder_ / "run" / "log.txt").find("from step 7 on: forward precision bf16"),
             std::string::npos);
+}
+
+TEST_F(Keeping, DataLiesBesideItsConfiguration) {
+  const Words words = arguments(kModel, "bf16", "run", {"train.steps=3"});
+  // The same configuration with paths that hold from its own folder only.
+  std::string text = read_file(words[1]);
+  for (std::size_t at = text.find(folder_.path().native()); at != std::string::npos;
+       at = text.find(folder_.path().native()))
+    text.erase(at, folder_.path().native().size() + 1);
+  write_file(words[1], text);
+  const Outcome outcome = run_tetrad(words);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(read_file(folder_ / "run" / "config.yaml").find(folder_.file("a-heldout")), std::string::npos);
+}
+
+TEST_F(Keeping, ATraceShowsWhereTimeGoesAndChangesNothing) {
+  ASSERT_EQ(run_tetrad(arguments(kModel, "nvfp4", "whole")).exit_code, 0);
+  const std::string file = folder_.file("trace.json");
+  ASSERT_EQ(
+      run_tetrad(arguments(kModel, "nvfp4", "run", {"run.trace=" + file, "run.trace_steps=3"})).exit_code, 0);
+  expect_same_run("whole", "run");
+  std::map<std::string, int> counts;
+  const nlohmann::json trace = nlohmann::json::parse(read_file(file));
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    ++counts[event.at("name")];
+    EXPECT_GE(event.at("dur"), 0);
+  }
+  EXPECT_EQ(counts["microbatch 0"], 3);
+  EXPECT_EQ(counts["forward of block 1"], 6) << "of two microbatches in each step";
+  EXPECT_EQ(counts["backward of block 1"], 6);
+  EXPECT_EQ(counts["optimizer"], 3);
+  EXPECT_EQ(counts["checkpoint"], 1);
 }
 
 TEST_F(Keeping, SeedsOfTheirOwn) {

@@ -9,6 +9,7 @@
 #include "support/activations.h"
 #include "support/aligned_matrix.h"
 #include "support/backends.h"
+#include "support/documents.h"
 
 namespace tetrad::testing::attention_aligned_test {
 namespace {
@@ -40,15 +41,18 @@ class AlignedAttention : public ::testing::TestWithParam<std::string> {
 struct Inputs {
   std::int64_t rows, q_cols, kv_cols;
   Values q, k, v, dout;
+  DocumentStarts document_starts;
 
-  explicit Inputs(const AttentionShape& shape)
+  explicit Inputs(const AttentionShape& shape, bool documents = false)
       : rows(shape.batch * shape.sequence),
         q_cols(shape.heads * shape.head_dim),
         kv_cols(shape.kv_heads * shape.head_dim),
         q(normal_values(rows * q_cols, 1)),
         k(normal_values(rows * kv_cols, 2)),
         v(normal_values(rows * kv_cols, 3)),
-        dout(normal_values(rows * q_cols, 4)) {}
+        dout(normal_values(rows * q_cols, 4)) {
+    if (documents) document_starts = some_documents(shape.batch, shape.sequence);
+  }
 };
 
 /// The gradients in f32, from the views of any alignment that attention_test.cpp holds against the
@@ -66,10 +70,11 @@ struct Gradients {
     const Activations dout(DType::f32, in.rows, in.q_cols, in.dout);
     Activations out(DType::f32, in.rows, in.q_cols);
     std::vector<float> log_sum_exp(static_cast<std::size_t>(in.rows * shape.heads));
-    device.attention(
-        AttentionForward{shape, q.view(), k.view(), v.view(), out.mutable_view(), log_sum_exp.data()});
+    device.attention(AttentionForward{shape, q.view(), k.view(), v.view(), out.mutable_view(),
+                                      log_sum_exp.data(), pointer_to(in.document_starts)});
     device.attention(AttentionBackward{shape, q.view(), k.view(), v.view(), out.view(), log_sum_exp.data(),
-                                       dout.view(), dq.mutable_view(), dk.mutable_view(), dv.mutable_view()});
+                                       dout.view(), dq.mutable_view(), dk.mutable_view(), dv.mutable_view(),
+                                       pointer_to(in.document_starts)});
   }
 };
 
@@ -88,26 +93,27 @@ struct Passes {
     const Matrix k(in.rows, in.kv_cols, in.k);
     const Matrix v(in.rows, in.kv_cols, in.v);
     const Matrix dout(in.rows, in.q_cols, in.dout);
-    device.attention(
-        AttentionForward{shape, q.view(), k.view(), v.view(), out.mutable_view(), log_sum_exp.data()});
+    device.attention(AttentionForward{shape, q.view(), k.view(), v.view(), out.mutable_view(),
+                                      log_sum_exp.data(), pointer_to(in.document_starts)});
     device.attention(AttentionBackward{shape, q.view(), k.view(), v.view(), out.view(), log_sum_exp.data(),
-                                       dout.view(), dq.mutable_view(), dk.mutable_view(), dv.mutable_view()});
+                                       dout.view(), dq.mutable_view(), dk.mutable_view(), dv.mutable_view(),
+                                       pointer_to(in.document_starts)});
   }
 };
 
-TEST_P(AlignedAttention, IsTheDefinitionAndItsDerivative) {
+void check_attention(Backend& device, bool documents) {
   for (const AttentionShape& shape : shapes()) {
-    const Inputs in(shape);
+    const Inputs in(shape, documents);
     Values expected_log_sum_exp;
     const Values expected = oracle::attention(
         {shape.batch, shape.sequence, shape.heads, shape.kv_heads, shape.head_dim, double{shape.scale}}, in.q,
-        in.k, in.v, &expected_log_sum_exp);
-    const Gradients gradients(device(), shape, in);
+        in.k, in.v, &expected_log_sum_exp, in.document_starts);
+    const Gradients gradients(device, shape, in);
     for (const AttentionEngine engine : kEngines) {
-      if (!device().use_attention_engine(engine, shape)) continue;
+      if (!device.use_attention_engine(engine, shape)) continue;
       SCOPED_TRACE(fmt::format("batch {}, sequence {}, head_dim {}, engine {}", shape.batch, shape.sequence,
                                shape.head_dim, static_cast<int>(engine)));
-      const Passes passes(device(), shape, in);
+      const Passes passes(device, shape, in);
       EXPECT_LT(relative_error(passes.out.values(), expected), kBf16Error);
       EXPECT_LT(relative_error(passes.log_sum_exp, expected_log_sum_exp), kF32Error);
       EXPECT_LT(relative_error(passes.dq.values(), gradients.dq.values()), 2 * kBf16Error);
@@ -118,6 +124,10 @@ TEST_P(AlignedAttention, IsTheDefinitionAndItsDerivative) {
     }
   }
 }
+
+TEST_P(AlignedAttention, IsTheDefinitionAndItsDerivative) { check_attention(device(), false); }
+
+TEST_P(AlignedAttention, OfDocumentsIsTheDefinitionAndItsDerivative) { check_attention(device(), true); }
 
 TEST_P(AlignedAttention, RepeatsItsBits) {
   // Enough blocks of keys for each query that sums in the order of arrival would differ.

@@ -6,6 +6,7 @@
 #include "oracle/attention.h"
 #include "support/activations.h"
 #include "support/backends.h"
+#include "support/documents.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 
@@ -33,6 +34,7 @@ oracle::AttentionSizes sizes_of(const AttentionShape& shape) {
 struct Problem {
   AttentionShape shape;
   Values q, k, v, dout;
+  DocumentStarts document_starts;  //!< none unless with_documents()
 
   explicit Problem(const AttentionShape& of_shape, double query_size = 1)
       : shape(of_shape),
@@ -41,12 +43,37 @@ struct Problem {
         v(normal_values(keys(), 3)),
         dout(normal_values(queries(), 4)) {}
 
+  Problem with_documents() const {
+    Problem problem = *this;
+    problem.document_starts = some_documents(shape.batch, shape.sequence);
+    return problem;
+  }
+
   std::int64_t rows() const { return shape.batch * shape.sequence; }
   std::int64_t q_cols() const { return shape.heads * shape.head_dim; }
   std::int64_t kv_cols() const { return shape.kv_heads * shape.head_dim; }
   std::int64_t queries() const { return rows() * q_cols(); }
   std::int64_t keys() const { return rows() * kv_cols(); }
+
+  Values expected(const Values& of_q, const Values& of_k, const Values& of_v,
+                  Values* log_sum_exp = nullptr) const {
+    return oracle::attention(sizes_of(shape), of_q, of_k, of_v, log_sum_exp, document_starts);
+  }
+  std::string description() const {
+    return fmt::format("sequence {}, head_dim {}{}", shape.sequence, shape.head_dim,
+                       document_starts.empty() ? "" : ", documents");
+  }
 };
+
+/// Every shape, without documents and with them.
+std::vector<Problem> problems() {
+  std::vector<Problem> all;
+  for (const AttentionShape& shape : shapes()) {
+    all.emplace_back(shape);
+    all.push_back(all.back().with_documents());
+  }
+  return all;
+}
 
 /// A forward and a backward pass, and everything they wrote.
 struct Passes {
@@ -64,10 +91,10 @@ struct Passes {
         dv(dtype, problem.rows(), problem.kv_cols()),
         log_sum_exp(static_cast<std::size_t>(problem.rows() * problem.shape.heads)) {
     device.attention(AttentionForward{problem.shape, q.view(), k.view(), v.view(), out.mutable_view(),
-                                      log_sum_exp.data()});
+                                      log_sum_exp.data(), pointer_to(problem.document_starts)});
     device.attention(AttentionBackward{problem.shape, q.view(), k.view(), v.view(), out.view(),
                                        log_sum_exp.data(), dout.view(), dq.mutable_view(), dk.mutable_view(),
-                                       dv.mutable_view()});
+                                       dv.mutable_view(), pointer_to(problem.document_starts)});
   }
 };
 
@@ -77,15 +104,12 @@ class Attention : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(Attention, ForwardIsTheDefinition) {
-  for (const AttentionShape& shape : shapes())
+  for (const Problem& problem : problems())
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      SCOPED_TRACE(
-          fmt::format("sequence {}, head_dim {}, {}", shape.sequence, shape.head_dim, name_of(dtype)));
-      const Problem problem(shape);
+      SCOPED_TRACE(problem.description() + ", " + std::string(name_of(dtype)));
       const Passes passes(device(), problem, dtype);
       Values log_sum_exp;
-      const Values expected =
-          oracle::attention(sizes_of(shape), problem.q, problem.k, problem.v, &log_sum_exp);
+      const Values expected = problem.expected(problem.q, problem.k, problem.v, &log_sum_exp);
       EXPECT_LT(relative_error(passes.out.values(), expected), dtype == DType::f32 ? kF32Error : kBf16Error);
       EXPECT_LT(relative_error(passes.log_sum_exp, log_sum_exp), kF32Error);
       for (const Activations* written : {&passes.out, &passes.dq, &passes.dk, &passes.dv})
@@ -94,14 +118,13 @@ TEST_P(Attention, ForwardIsTheDefinition) {
 }
 
 TEST_P(Attention, BackwardIsTheDerivative) {
-  for (const AttentionShape& shape : shapes()) {
-    SCOPED_TRACE(fmt::format("sequence {}, head_dim {}", shape.sequence, shape.head_dim));
-    const Problem problem(shape);
+  for (const Problem& problem : problems()) {
+    SCOPED_TRACE(problem.description());
     const Passes passes(device(), problem, DType::f32);
     const auto loss = [&](const Values& q, const Values& k, const Values& v) {
-      return dot(oracle::attention(sizes_of(shape), q, k, v), problem.dout);
+      return dot(problem.expected(q, k, v), problem.dout);
     };
-    const std::size_t samples = shape.sequence > 100 ? 12 : 40;
+    const std::size_t samples = problem.shape.sequence > 100 ? 12 : 40;
     EXPECT_LT(gradient_error(
                   passes.dq.values(), problem.q,
                   [&](const Values& q) { return loss(q, problem.k, problem.v); }, samples),
@@ -118,8 +141,7 @@ TEST_P(Attention, BackwardIsTheDerivative) {
 }
 
 TEST_P(Attention, Bf16GradientsAreTheF32OnesRounded) {
-  for (const AttentionShape& shape : shapes()) {
-    const Problem problem(shape);
+  for (const Problem& problem : problems()) {
     const Passes f32(device(), problem, DType::f32);
     const Passes bf16(device(), problem, DType::bf16);
     // Twice: `out`, which the backward pass reads, is rounded too.
@@ -165,13 +187,45 @@ TEST_P(Attention, DecodeIsTheForwardPassContinued) {
 }
 
 TEST_P(Attention, DoesNotDependOnTheNumberOfThreads) {
-  for (const AttentionShape& shape : shapes()) {
-    const Problem problem(shape);
+  for (const Problem& problem : problems()) {
     const Passes one(backend(GetParam(), 1), problem, DType::f32);
     const Passes two(backend(GetParam(), 2), problem, DType::f32);
     EXPECT_TRUE(one.out == two.out && one.dq == two.dq && one.dk == two.dk && one.dv == two.dv);
     EXPECT_EQ(one.log_sum_exp, two.log_sum_exp);
   }
+}
+
+/// Rows [first, last) of a matrix.
+Values rows_of(const Values& matrix, std::int64_t rows, std::int64_t first, std::int64_t last) {
+  const std::int64_t cols = std::ssize(matrix) / rows;
+  return {matrix.begin() + first * cols, matrix.begin() + last * cols};
+}
+
+TEST_P(Attention, NothingOfADocumentReachesTheOthers) {
+  Problem problem = Problem({1, 300, 2, 1, 32, 0.2f}).with_documents();
+  const Passes before(device(), problem, DType::f32);
+  // The document at 65 … 127 becomes another one, with scores that would overflow beside those of the others.
+  constexpr std::int64_t kFirst = 65;
+  constexpr std::int64_t kLast = 128;
+  ASSERT_EQ(problem.document_starts[kLast - 1], kFirst);
+  ASSERT_EQ(problem.document_starts[kLast], kLast);
+  const auto change = [&](Values& values) {
+    const std::int64_t cols = std::ssize(values) / problem.rows();
+    for (std::int64_t i = kFirst * cols; i < kLast * cols; ++i) values[static_cast<std::size_t>(i)] *= 100;
+  };
+  for (Values* values : {&problem.q, &problem.k, &problem.v, &problem.dout}) change(*values);
+  const Passes after(device(), problem, DType::f32);
+  const auto expect_same = [&](const Activations& one, const Activations& two) {
+    const Values a = one.values();
+    const Values b = two.values();
+    for (const auto& [first, last] :
+         {std::pair<std::int64_t, std::int64_t>{0, kFirst}, {kLast, problem.rows()}})
+      EXPECT_EQ(rows_of(a, problem.rows(), first, last), rows_of(b, problem.rows(), first, last));
+  };
+  expect_same(before.out, after.out);
+  expect_same(before.dq, after.dq);
+  expect_same(before.dk, after.dk);
+  expect_same(before.dv, after.dv);
 }
 
 TEST_P(Attention, LogSumExpIsOptional) {

@@ -58,6 +58,7 @@ struct ScanPasses {
   Matrix x, b, c, y, dy, dx, db, dc;
   Activations dt, ddt;
   std::vector<float> dt_bias, a_log, d, chunk_states, ddt_bias, da_log, dd;
+  DocumentStarts document_starts;
 
   ScanPasses(Backend& device, const ScanProblem& problem)
       : rows(problem.rows()),
@@ -79,7 +80,8 @@ struct ScanPasses {
         chunk_states(static_cast<std::size_t>(problem.states()), NAN),
         ddt_bias(dt_bias.size()),
         da_log(dt_bias.size()),
-        dd(dt_bias.size()) {
+        dd(dt_bias.size()),
+        document_starts(problem.in.document_starts) {
     device.scan(ScanForward{problem.shape, inputs(), y.mutable_view(), chunk_states.data()});
     device.scan(ScanBackward{problem.shape, inputs(), chunk_states.data(), dy.view(), dx.mutable_view(),
                              db.mutable_view(), dc.mutable_view(), ddt.mutable_view(), ddt_bias.data(),
@@ -87,17 +89,19 @@ struct ScanPasses {
   }
 
   ScanInputs inputs() const {
-    return {x.view(), b.view(), c.view(), dt.view(), dt_bias.data(), a_log.data(), d.data()};
+    return {x.view(),       b.view(),     c.view(), dt.view(),
+            dt_bias.data(), a_log.data(), d.data(), pointer_to(document_starts)};
   }
 };
 
-TEST_P(AlignedMamba2, ScanIsTheRecurrenceAndItsDerivative) {
+void check_scan(Backend& device, bool documents) {
   for (const Mamba2Shape& shape : shapes())
     for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering}) {
       SCOPED_TRACE(fmt::format("batch {}, sequence {}, state {}, chunk {}, regime {}", shape.batch,
                                shape.sequence, shape.state, shape.chunk, static_cast<int>(regime)));
-      const ScanProblem problem(shape, regime);
-      const ScanPasses passes(device(), problem);
+      const ScanProblem whole(shape, regime);
+      const ScanProblem problem = documents ? whole.with_documents() : whole;
+      const ScanPasses passes(device, problem);
       Values states;
       const Values y = oracle::scan(problem.sizes(), problem.in, &states);
       EXPECT_LT(relative_error(passes.y.values(), y), kOutputError);
@@ -116,6 +120,10 @@ TEST_P(AlignedMamba2, ScanIsTheRecurrenceAndItsDerivative) {
       EXPECT_TRUE(passes.ddt.surroundings_are_untouched());
     }
 }
+
+TEST_P(AlignedMamba2, ScanIsTheRecurrenceAndItsDerivative) { check_scan(device(), false); }
+
+TEST_P(AlignedMamba2, ScanOfDocumentsIsTheRecurrenceAndItsDerivative) { check_scan(device(), true); }
 
 TEST_P(AlignedMamba2, ScanGivesTheSameBitsEveryTime) {
   for (const Mamba2Shape& shape : shapes()) {
@@ -144,7 +152,8 @@ TEST_P(AlignedMamba2, ChunkStatesAreOptional) {
 /// Fewer channels than a vector of threads takes, and more; sequences shorter than the kernel, than a piece
 /// and longer than a block's pieces.
 std::vector<ConvProblem> conv_problems() {
-  return {{1, 1, 8, 4}, {2, 3, 24, 4}, {3, 33, 64, 4}, {2, 300, 264, 4}, {1, 515, 40, 4}};
+  return with_documents<ConvProblem>(
+      {{1, 1, 8, 4}, {2, 3, 24, 4}, {3, 33, 64, 4}, {2, 300, 264, 4}, {1, 515, 40, 4}});
 }
 
 template <typename T>
@@ -162,10 +171,11 @@ struct ConvPasses {
         dweight(weight.size()),
         dbias(bias.size()) {
     device.causal_conv(CausalConvForward{problem.batch, problem.sequence, problem.kernel, x.view(),
-                                         weight.data(), bias.data(), out.mutable_view()});
+                                         weight.data(), bias.data(), out.mutable_view(),
+                                         pointer_to(problem.document_starts)});
     device.causal_conv(CausalConvBackward{problem.batch, problem.sequence, problem.kernel, x.view(),
                                           weight.data(), bias.data(), dout.view(), dx.mutable_view(),
-                                          dweight.data(), dbias.data()});
+                                          dweight.data(), dbias.data(), pointer_to(problem.document_starts)});
   }
 };
 
@@ -184,18 +194,17 @@ struct ConvGradients {
     const std::vector<float> bias = to_f32(problem.bias);
     device.causal_conv(CausalConvBackward{problem.batch, problem.sequence, problem.kernel, x.view(),
                                           weight.data(), bias.data(), dout.view(), dx.mutable_view(),
-                                          dweight.data(), dbias.data()});
+                                          dweight.data(), dbias.data(), pointer_to(problem.document_starts)});
   }
 };
 
 template <typename T>
 void check_convolution(Backend& device, double tolerance) {
   for (const ConvProblem& problem : conv_problems()) {
-    SCOPED_TRACE(fmt::format("sequence {}, channels {}", problem.sequence, problem.channels));
+    SCOPED_TRACE(fmt::format("sequence {}, channels {}{}", problem.sequence, problem.channels,
+                             problem.document_starts.empty() ? "" : ", documents"));
     const ConvPasses<T> passes(device, problem);
-    const Values expected = oracle::causal_conv(problem.batch, problem.sequence, problem.channels,
-                                                problem.kernel, problem.x, problem.weight, problem.bias);
-    EXPECT_LT(relative_error(passes.out.values(), expected), tolerance);
+    EXPECT_LT(relative_error(passes.out.values(), problem.expected()), tolerance);
     const ConvGradients gradients(cpu_backend(), problem);
     EXPECT_LT(relative_error(passes.dx.values(), gradients.dx.values()), tolerance);
     EXPECT_LT(relative_error(passes.dweight, gradients.dweight), kF32Error);

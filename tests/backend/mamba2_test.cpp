@@ -32,7 +32,13 @@ void expect_added(const std::vector<float>& after, float before, const std::vect
 // ---- Convolution
 
 std::vector<ConvProblem> conv_problems() {
-  return {{1, 1, 16, 4}, {2, 5, 70, 4}, {3, 67, 64, 4}, {1, 130, 33, 2}, {2, 3, 10, 7}, {1, 9, 130, 1}};
+  return with_documents<ConvProblem>({{1, 1, 16, 4},
+                                      {2, 5, 70, 4},
+                                      {3, 67, 64, 4},
+                                      {1, 130, 33, 2},
+                                      {2, 3, 10, 7},
+                                      {2, 30, 10, 7},
+                                      {1, 9, 130, 1}});
 }
 
 struct ConvPasses {
@@ -49,10 +55,11 @@ struct ConvPasses {
     const std::vector<float> weight = to_f32(problem.weight);
     const std::vector<float> bias = to_f32(problem.bias);
     device.causal_conv(CausalConvForward{problem.batch, problem.sequence, problem.kernel, x.view(),
-                                         weight.data(), bias.data(), out.mutable_view()});
+                                         weight.data(), bias.data(), out.mutable_view(),
+                                         pointer_to(problem.document_starts)});
     device.causal_conv(CausalConvBackward{problem.batch, problem.sequence, problem.kernel, x.view(),
                                           weight.data(), bias.data(), dout.view(), dx.mutable_view(),
-                                          dweight.data(), dbias.data()});
+                                          dweight.data(), dbias.data(), pointer_to(problem.document_starts)});
   }
 };
 
@@ -60,9 +67,8 @@ TEST_P(Mamba2, ConvolutionIsTheDefinition) {
   for (const ConvProblem& problem : conv_problems())
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const ConvPasses passes(device(), problem, dtype);
-      const Values expected = oracle::causal_conv(problem.batch, problem.sequence, problem.channels,
-                                                  problem.kernel, problem.x, problem.weight, problem.bias);
-      EXPECT_LT(relative_error(passes.out.values(), expected), dtype == DType::f32 ? kF32Error : kBf16Error);
+      EXPECT_LT(relative_error(passes.out.values(), problem.expected()),
+                dtype == DType::f32 ? kF32Error : kBf16Error);
       EXPECT_TRUE(passes.out.surroundings_are_untouched() && passes.dx.surroundings_are_untouched());
     }
 }
@@ -72,7 +78,7 @@ TEST_P(Mamba2, ConvolutionBackwardIsTheDerivative) {
     const ConvPasses passes(device(), problem, DType::f32);
     const auto loss = [&](const Values& x, const Values& weight, const Values& bias) {
       return dot(oracle::causal_conv(problem.batch, problem.sequence, problem.channels, problem.kernel, x,
-                                     weight, bias),
+                                     weight, bias, problem.document_starts),
                  problem.dout);
     };
     EXPECT_LT(gradient_error(passes.dx.values(), problem.x,
@@ -102,10 +108,23 @@ const std::vector<Mamba2Shape>& scan_shapes() {
   return all;
 }
 
+/// Every shape, without documents and with them.
+std::vector<ScanProblem> scan_problems(Regime regime) {
+  std::vector<ScanProblem> problems;
+  for (const Mamba2Shape& shape : scan_shapes()) problems.emplace_back(shape, regime);
+  return with_documents(std::move(problems));
+}
+
+std::string describe(const ScanProblem& problem, Regime regime) {
+  return fmt::format("sequence {}, heads {}, regime {}{}", problem.shape.sequence, problem.shape.heads,
+                     static_cast<int>(regime), problem.in.document_starts.empty() ? "" : ", documents");
+}
+
 /// A forward and a backward pass, and everything they wrote.
 struct ScanPasses {
   Activations x, b, c, dt, y, dy, dx, db, dc, ddt;
   std::vector<float> dt_bias, a_log, d, chunk_states, ddt_bias, da_log, dd;
+  DocumentStarts document_starts;
 
   ScanPasses(Backend& device, const ScanProblem& problem, DType dtype, float start = 0)
       : x(dtype, problem.rows(), problem.shape.inner(), problem.in.x),
@@ -124,7 +143,8 @@ struct ScanPasses {
         chunk_states(static_cast<std::size_t>(problem.states()), NAN),
         ddt_bias(dt_bias.size(), start),
         da_log(dt_bias.size(), start),
-        dd(dt_bias.size(), start) {
+        dd(dt_bias.size(), start),
+        document_starts(problem.in.document_starts) {
     device.scan(ScanForward{problem.shape, inputs(), y.mutable_view(), chunk_states.data()});
     device.scan(ScanBackward{problem.shape, inputs(), chunk_states.data(), dy.view(), dx.mutable_view(),
                              db.mutable_view(), dc.mutable_view(), ddt.mutable_view(), ddt_bias.data(),
@@ -132,17 +152,16 @@ struct ScanPasses {
   }
 
   ScanInputs inputs() const {
-    return {x.view(), b.view(), c.view(), dt.view(), dt_bias.data(), a_log.data(), d.data()};
+    return {x.view(),       b.view(),     c.view(), dt.view(),
+            dt_bias.data(), a_log.data(), d.data(), pointer_to(document_starts)};
   }
 };
 
 TEST_P(Mamba2, ScanIsTheRecurrence) {
-  for (const Mamba2Shape& shape : scan_shapes())
-    for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering})
+  for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering})
+    for (const ScanProblem& problem : scan_problems(regime))
       for (const DType dtype : {DType::f32, DType::bf16}) {
-        SCOPED_TRACE(fmt::format("sequence {}, heads {}, regime {}, {}", shape.sequence, shape.heads,
-                                 static_cast<int>(regime), name_of(dtype)));
-        const ScanProblem problem(shape, regime);
+        SCOPED_TRACE(describe(problem, regime) + ", " + std::string(name_of(dtype)));
         const ScanPasses passes(device(), problem, dtype);
         Values states;
         const Values expected = oracle::scan(problem.sizes(), problem.in, &states);
@@ -168,11 +187,10 @@ double scan_gradient_error(const ScanProblem& problem, Values oracle::ScanTensor
 
 TEST_P(Mamba2, ScanBackwardIsTheDerivative) {
   using Tensors = oracle::ScanTensors;
-  for (const Mamba2Shape& shape : scan_shapes())
-    for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering}) {
-      SCOPED_TRACE(fmt::format("sequence {}, heads {}, regime {}", shape.sequence, shape.heads,
-                               static_cast<int>(regime)));
+  for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering})
+    for (const Mamba2Shape& shape : scan_shapes()) {
       const ScanProblem problem(shape, regime);
+      SCOPED_TRACE(describe(problem, regime));
       const ScanPasses passes(device(), problem, DType::f32);
       EXPECT_LT(scan_gradient_error(problem, &Tensors::x, passes.dx.values()), kGradientError);
       EXPECT_LT(scan_gradient_error(problem, &Tensors::b, passes.db.values()), kGradientError);
@@ -184,9 +202,27 @@ TEST_P(Mamba2, ScanBackwardIsTheDerivative) {
     }
 }
 
+/// Against the oracle's gradients: short documents that remember everything have some that are too small
+/// for differences.
+TEST_P(Mamba2, ScanOfDocumentsBackwardIsTheDerivative) {
+  for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering})
+    for (const Mamba2Shape& shape : scan_shapes()) {
+      const ScanProblem problem = ScanProblem(shape, regime).with_documents();
+      SCOPED_TRACE(describe(problem, regime));
+      const ScanPasses passes(device(), problem, DType::f32);
+      const oracle::ScanTensors expected = oracle::scan_backward(problem.sizes(), problem.in, problem.dy);
+      EXPECT_LT(relative_error(passes.dx.values(), expected.x), kGradientError);
+      EXPECT_LT(relative_error(passes.db.values(), expected.b), kGradientError);
+      EXPECT_LT(relative_error(passes.dc.values(), expected.c), kGradientError);
+      EXPECT_LT(relative_error(passes.ddt.values(), expected.dt), kGradientError);
+      EXPECT_LT(relative_error(passes.ddt_bias, expected.dt_bias), kGradientError);
+      EXPECT_LT(relative_error(passes.da_log, expected.a_log), kGradientError);
+      EXPECT_LT(relative_error(passes.dd, expected.d), kGradientError);
+    }
+}
+
 TEST_P(Mamba2, Bf16ScanGradientsAreTheF32OnesRounded) {
-  for (const Mamba2Shape& shape : scan_shapes()) {
-    const ScanProblem problem(shape);
+  for (const ScanProblem& problem : scan_problems(Regime::usual)) {
     const ScanPasses f32(device(), problem, DType::f32);
     const ScanPasses bf16(device(), problem, DType::bf16);
     EXPECT_LT(relative_error(bf16.dx.values(), f32.dx.values()), kBf16Error);
@@ -195,6 +231,45 @@ TEST_P(Mamba2, Bf16ScanGradientsAreTheF32OnesRounded) {
     EXPECT_LT(relative_error(bf16.ddt.values(), f32.ddt.values()), kBf16Error);
     EXPECT_EQ(bf16.da_log, f32.da_log) << "inputs exact in BF16 give the same f32 sums";
   }
+}
+
+/// Whether two matrices are equal but for rows [first, last).
+bool equal_outside(const Activations& one, const Activations& two, std::int64_t rows, std::int64_t first,
+                   std::int64_t last) {
+  const Values a = one.values();
+  const Values b = two.values();
+  const std::int64_t cols = std::ssize(a) / rows;
+  return std::equal(a.begin(), a.begin() + first * cols, b.begin()) &&
+         std::equal(a.begin() + last * cols, a.end(), b.begin() + last * cols);
+}
+
+TEST_P(Mamba2, NothingOfADocumentReachesTheOthers) {
+  // The document at 65 … 127 becomes another one.
+  constexpr std::int64_t kRows = 300;
+  constexpr std::int64_t kFirst = 65;
+  constexpr std::int64_t kLast = 128;
+  const DocumentStarts starts = some_documents(1, kRows);
+  ASSERT_EQ(starts[kLast - 1], kFirst);
+  ASSERT_EQ(starts[kLast], kLast);
+  const auto change = [&](Values& values) {
+    const std::int64_t cols = std::ssize(values) / kRows;
+    for (std::int64_t i = kFirst * cols; i < kLast * cols; ++i) values[static_cast<std::size_t>(i)] += 3;
+  };
+  ScanProblem scan = ScanProblem({1, kRows, 2, 16, 1, 16, 32}, Regime::remembering).with_documents();
+  const ScanPasses scan_before(device(), scan, DType::f32);
+  for (Values* values : {&scan.in.x, &scan.in.b, &scan.in.c, &scan.in.dt, &scan.dy}) change(*values);
+  const ScanPasses scan_after(device(), scan, DType::f32);
+  for (const auto member :
+       {&ScanPasses::y, &ScanPasses::dx, &ScanPasses::db, &ScanPasses::dc, &ScanPasses::ddt})
+    EXPECT_TRUE(equal_outside(scan_before.*member, scan_after.*member, kRows, kFirst, kLast));
+
+  ConvProblem conv = ConvProblem(1, kRows, 70, 4).with_documents();
+  const ConvPasses conv_before(device(), conv, DType::f32);
+  change(conv.x);
+  change(conv.dout);
+  const ConvPasses conv_after(device(), conv, DType::f32);
+  EXPECT_TRUE(equal_outside(conv_before.out, conv_after.out, kRows, kFirst, kLast));
+  EXPECT_TRUE(equal_outside(conv_before.dx, conv_after.dx, kRows, kFirst, kLast));
 }
 
 TEST_P(Mamba2, GradientsOfParametersAreAddedTo) {
@@ -231,8 +306,7 @@ TEST_P(Mamba2, ChunkStatesAreOptional) {
 }
 
 TEST_P(Mamba2, DoesNotDependOnTheNumberOfThreads) {
-  for (const Mamba2Shape& shape : scan_shapes()) {
-    const ScanProblem problem(shape);
+  for (const ScanProblem& problem : scan_problems(Regime::usual)) {
     const ScanPasses one(backend(GetParam(), 1), problem, DType::f32);
     const ScanPasses two(backend(GetParam(), 2), problem, DType::f32);
     EXPECT_TRUE(one.y == two.y && one.dx == two.dx && one.db == two.db && one.dc == two.dc &&

@@ -2,6 +2,7 @@
 // Rotary positions against double precision, and the frequencies with and without Llama 3's scaling.
 
 #include "oracle/decoder_ops.h"
+#include "support/documents.h"
 #include "support/matrices.h"
 #include "tetrad/core/error.h"
 
@@ -65,6 +66,21 @@ TEST_P(RopeOp, TurnsPairsByTheirPosition) {
           << rows << " x " << width << " from position " << first << (inverse ? " back" : "");
       EXPECT_TRUE(x.guards_untouched());
     }
+  }
+}
+
+TEST_P(RopeOp, PositionsBeginAnewWithEachDocument) {
+  constexpr std::int64_t kSequence = 150;
+  constexpr std::int64_t kRows = 2 * kSequence;
+  const std::vector<float> frequencies = rope_frequencies(16, 10000, nullptr);
+  const DocumentStarts starts = some_documents(2, kSequence);
+  for (const bool inverse : {false, true}) {
+    TestMatrix x(storage(), kRows, 32, random_values(kRows * 32, 1));
+    const std::vector<double> expected =
+        oracle::rope(x.values(), 32, kSequence, 0, to_f64(frequencies), inverse, starts);
+    device().rope(Rope{x.mutable_view(), kSequence, 16, 0, frequencies.data(), inverse, starts.data()});
+    EXPECT_TRUE(close(x.values(), expected, dtype(), 3e-7 + 0x1p-24 * kSequence));
+    EXPECT_TRUE(x.guards_untouched());
   }
 }
 

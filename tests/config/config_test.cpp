@@ -121,6 +121,13 @@ TEST(LoadConfig, TakesModelsByName) {
   EXPECT_EQ(load({yaml, "model: nemotron-h-8b"}).model, *find_preset("nemotron-h-8b"));
   EXPECT_EQ(load({yaml}, {"model.preset=quickstart"}).model, *find_preset("quickstart"));
   EXPECT_FALSE(load({"model: {rope: none}"}).model.rope.has_value());
+  const auto ends = [](const std::string& text) {
+    return load({"model: {text: {ends: " + text + "}}"}).model.text.ends;
+  };
+  EXPECT_EQ(ends("none"), std::vector<std::int64_t>{});
+  EXPECT_EQ(ends("7"), std::vector<std::int64_t>{7});
+  EXPECT_EQ(ends("[7, 0]"), (std::vector<std::int64_t>{7, 0}));
+  EXPECT_EQ(load({"model: {text: {begin: 3, end: auto}}"}).model.text, (TextConfig{.begin = 3}));
 }
 
 TEST(LoadConfig, ReadsNumbers) {

@@ -113,6 +113,50 @@ TEST_F(DatasetTest, RestoresFromJson) {
   expect_bad_input([&] { resumed.restore(nlohmann::json("x")); }, {"saved position"});
 }
 
+/// Documents of these lengths.
+void write_documents(const std::string& name, std::initializer_list<int> lengths) {
+  TokenFileWriter writer(name, 10);
+  for (const int length : lengths) {
+    writer.append(Ids(static_cast<std::size_t>(length), 7));
+    writer.end_document();
+  }
+  writer.commit({});
+}
+
+TEST_F(DatasetTest, SaysWhereTheDocumentsOfASequenceBegin) {
+  write_documents(folder_.file("documents"), {3, 1, 6, 15, 1, 4, 1});
+  config_.sources = {{"c", {folder_.file("documents"), folder_.file("documents")}}};
+  config_.document_mask = true;
+  Dataset dataset(one_thread(), config_, options_);
+  ASSERT_TRUE(dataset.masks_documents());
+  const std::vector<Ids> expected = {{0, 0, 0, 3, 4, 4, 4, 4, 4, 4},  // one begins with the next sequence
+                                     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},  // and is longer than that
+                                     {0, 0, 0, 0, 0, 5, 6, 6, 6, 6}};
+  const TokenSequences* heldout = dataset.heldout("c");
+  ASSERT_EQ(heldout->count(), 3);
+  Ids inputs(10);
+  Ids targets(10);
+  Ids starts(10);
+  for (std::size_t i = 0; i < 3; ++i) {
+    heldout->read(static_cast<std::int64_t>(i), inputs, targets, starts);
+    EXPECT_EQ(starts, expected[i]) << i;
+  }
+  Mixture order({{"c", 3}}, {{1.0, {1}}}, 400, 3);
+  for (int i = 0; i < 3; ++i) {
+    dataset.next(1, inputs, targets, starts);
+    EXPECT_EQ(starts, expected[static_cast<std::size_t>(order.next().index)]);
+  }
+  EXPECT_THROW(dataset.next(1, inputs, targets), Error) << "nobody is to forget the mask";
+}
+
+TEST_F(DatasetTest, MasksNoDocumentsWhereThereAreNone) {
+  config_.document_mask = true;
+  expect_bad_input([&] { Dataset(one_thread(), config_, options_); }, {"document_mask", "single document"});
+  testing::write_file(folder_.file("raw.bin"), std::string(200, '\1'));
+  config_.sources = {{"raw", {folder_.file("raw.bin"), ""}}};
+  expect_bad_input([&] { Dataset(one_thread(), config_, options_); }, {"data.sources.raw", "--document-end"});
+}
+
 TEST_F(DatasetTest, HeldOutTokens) {
   const Dataset dataset(one_thread(), config_, options_);
   EXPECT_EQ(dataset.heldout("a"), nullptr);

@@ -19,8 +19,8 @@ void fuzz_gguf(std::string_view bytes) {
   for (const auto& [name, place] : header->tensors)
     require(place.begin <= bytes.size() && place.bytes <= bytes.size() - place.begin);
   read_or_refuse([&] {
-    const GgufDescription description = read_gguf_description(*header);
-    require(parameter_count(description.model) > 0 && description.context > 0);
+    const ModelConfig model = read_gguf_model_config(*header);
+    require(parameter_count(model) > 0 && model.text.context > 0);
   });
   const std::string tokenizer = gguf_tokenizer_json(*header);
   if (!tokenizer.empty()) read_or_refuse([&] { parse_tokenizer_json(tokenizer, "fuzzed"); });

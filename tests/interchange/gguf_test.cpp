@@ -207,6 +207,7 @@ TEST_P(GgufFamilies, IsReadBack) {
     ModelConfig model = config.model;
     model.mamba.chunk = back.config().model.mamba.chunk;
     if (model.pattern.find('M') == std::string::npos) model.mamba = back.config().model.mamba;
+    model.text.context = source.context();
     EXPECT_EQ(back.config().model, model);
     const Nvfp4Plan plan(config.precision, config.model, source.parameters());
     for (const MappedParameter& parameter : source.parameters()) {
@@ -318,7 +319,8 @@ TEST_F(Gguf, OnlyTokenizersThatLlamaCppAppliesAlikeAreWritten) {
   const auto metadata = [](const BpeDefinition& definition) {
     std::map<std::string, GgufValue> values;
     const BpeTokenizer tokenizer(definition);
-    for (auto& [key, value] : gguf_tokenizer(&tokenizer, 300)) values[key.substr(15)] = value;
+    for (auto& [key, value] : gguf_tokenizer(&tokenizer, 300, {{}, tokenizer.end_of_document()}))
+      values[key.substr(15)] = value;
     return values;
   };
   BpeDefinition definition = small_bpe();
@@ -346,7 +348,7 @@ TEST_F(Gguf, OnlyTokenizersThatLlamaCppAppliesAlikeAreWritten) {
   definition.add_prefix_space = true;
   expect_bad_input([&] { metadata(definition); }, {"splits text"});
   const BpeTokenizer tokenizer(small_bpe());
-  expect_bad_input([&] { gguf_tokenizer(&tokenizer, 256); }, {"258 tokens", "256"});
+  expect_bad_input([&] { gguf_tokenizer(&tokenizer, 256, {}); }, {"258 tokens", "256"});
 }
 
 TEST_F(Gguf, ATokenizerTravels) {

@@ -67,7 +67,7 @@ TEST_P(HfFamilies, TheMapHasEveryParameterOfTheDecoder) {
 TEST_P(HfFamilies, ConfigsAreReadBack) {
   ModelConfig model = GetParam().model;
   const std::string text =
-      hf_config(model, family_of(model), {.context = 32, .dtype = DType::bf16, .end_of_text = 3}).dump();
+      hf_config(model, family_of(model), {.context = 32, .dtype = DType::bf16, .ends_of_text = {3}}).dump();
   const ModelConfig back = parse_hf_model(text, "config.json");
   model.name = back.name;
   model.mamba.chunk = back.mamba.chunk;
@@ -276,6 +276,16 @@ TEST_F(Hf, FilesAreAsTransformersWantsThem) {
   EXPECT_EQ(index["metadata"]["total_size"], total);
   EXPECT_EQ(*files.begin(), "model-00001-of-0000" + std::to_string(files.size()) + ".safetensors");
   EXPECT_FALSE(index["weight_map"].contains("lm_head.weight"));
+}
+
+/// transformers takes this value for the least time step; where it sets initial values, it wants its
+/// logarithm.
+TEST_F(Hf, NoTimeStepIsTooSmall) {
+  make_checkpoint(path("run"), small_config(small_hybrid(false)));
+  export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {});
+  const double least = json(path("hf") / "config.json")["time_step_min"];
+  EXPECT_GT(least, 0);
+  EXPECT_LT(least, 1e-20);
 }
 
 TEST_F(Hf, BytesComeBackAsBytes) {

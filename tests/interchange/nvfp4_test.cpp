@@ -43,14 +43,32 @@ oracle::Result reference(const CheckpointSource& source, const MappedParameter& 
                           {.block_rows = 16, .block_cols = 16});
 }
 
+/// The modules of a matrix as all readers call them; `joined`: also where one reads q, k, v or gate, up as
+/// one.
+std::set<std::string> all_names(const MappedParameter& parameter, bool joined) {
+  std::set<std::string> names;
+  for (const Piece& piece : parameter.pieces) names.insert(module_of(piece.names.hf));
+  if (parameter.copy) names.insert("lm_head");
+  if (joined && parameter.pieces.size() > 1) {
+    const std::string parent = module_of(*names.begin());
+    names.insert(parent + (parameter.pieces.size() == 3 ? ".qkv_proj" : ".gate_up_proj"));
+  }
+  for (const std::string& name : std::set(names))
+    if (name.starts_with("backbone.")) names.insert("model." + name.substr(9));
+  return names;
+}
+
 class Serving : public ::testing::Test {
  protected:
   fs::path path(const std::string& name) const { return folder_ / name; }
   Json json(const fs::path& file) const { return Json::parse(read_file(file)); }
 
-  void run_export(const CheckpointSource& source, const std::string& out, ServingFormat format) {
+  ExportSummary run_export(const CheckpointSource& source, const std::string& out, ServingFormat format) {
     const Nvfp4Plan plan(source.config().precision, source.config().model, source.parameters());
-    export_nvfp4(source, path(out), {}, format, plan, invented_amax(source), cpu_backend());
+    return export_nvfp4(source, path(out), {}, format, plan, invented_amax(source), cpu_backend());
+  }
+  std::set<std::string> excluded(const std::string& out) const {
+    return json(path(out) / "config.json")["quantization_config"]["ignore"].get<std::set<std::string>>();
   }
 
   static float scalar(const SafetensorsFile& file, const std::string& name,
@@ -96,10 +114,10 @@ TEST_P(ServingFamilies, ModelOptHasTheCodesOfTheForwardPass) {
     // the recipe of small_config() keeps the first and the last block
     const bool is_nvfp4 =
         !parameter.linear.empty() && parameter.block != 0 && parameter.block != model.blocks() - 1;
+    if (!is_nvfp4 && parameter.shape.size() > 1) expected_excluded.merge(all_names(parameter, true));
     for (const Piece& piece : parameter.pieces) {
       if (!is_nvfp4) {
         expected_tensors.insert(piece.names.hf);
-        if (parameter.shape.size() > 1) expected_excluded.insert(module_of(piece.names.hf));
         continue;
       }
       ++quantized;
@@ -120,10 +138,7 @@ TEST_P(ServingFamilies, ModelOptHasTheCodesOfTheForwardPass) {
       EXPECT_EQ(scalar(file, module + ".weight_scale_2", {}), result.amax / 2688.0f);
       EXPECT_EQ(scalar(file, module + ".input_scale", {}), amax.at(parameter.linear) / 2688.0f);
     }
-    if (parameter.copy) {
-      expected_excluded.insert("lm_head");
-      if (parameter.writes_copy) expected_tensors.insert("lm_head.weight");
-    }
+    if (parameter.writes_copy) expected_tensors.insert("lm_head.weight");
   }
   EXPECT_GT(quantized, 4);
   std::set<std::string> tensors;
@@ -183,8 +198,12 @@ TEST_P(ServingFamilies, CompressedTensorsHasTheSameBytesAndTheReciprocals) {
   inputs["dynamic"] = "local";
   EXPECT_EQ(group["input_activations"], inputs);
   EXPECT_EQ(group["targets"], Json({"Linear"}));
-  EXPECT_EQ(config["ignore"],
-            json(path("modelopt") / "hf_quant_config.json")["quantization"]["exclude_modules"]);
+  std::set<std::string> expected;
+  const Nvfp4Plan plan(source.config().precision, source.config().model, source.parameters());
+  for (const MappedParameter& parameter : source.parameters())
+    if (parameter.shape.size() > 1 && plan.find(parameter) == nullptr)
+      expected.merge(all_names(parameter, false));
+  EXPECT_EQ(excluded("ct"), expected);
 }
 
 TEST_P(ServingFamilies, BothAreReadBack) {
@@ -294,6 +313,70 @@ TEST_F(Serving, OtherBlocksOfTheRecipeAreServedToo) {
   EXPECT_EQ(bytes(file, module + ".weight", DType::u8, {64, 32}), rows(result.packed, 32));
   EXPECT_EQ(bytes(file, module + ".weight_scale", DType::f8_e4m3, {64, 4}), rows(result.scale_bytes, 4));
   EXPECT_EQ(scalar(file, module + ".weight_scale_2", {}), result.amax / 1536.0f);
+}
+
+/// By the names that transformers 5 and TensorRT-LLM, old and new, have for the modules. The recipe of
+/// small_config() keeps the first and the last block.
+TEST_F(Serving, ReadersFindTheirModulesInTheLists) {
+  using Names = std::vector<std::string>;
+  const auto expect = [&](const ModelConfig& model, ServingFormat format, const Names& kept,
+                          const Names& nvfp4) {
+    const std::string out = model.name + (format == ServingFormat::modelopt ? "-modelopt" : "-ct");
+    make_checkpoint(path(out + "-run"), small_config(model));
+    run_export(CheckpointSource(path(out + "-run")), out, format);
+    for (const std::string& name : kept) EXPECT_TRUE(excluded(out).contains(name)) << out << ": " << name;
+    for (const std::string& name : nvfp4) EXPECT_FALSE(excluded(out).contains(name)) << out << ": " << name;
+  };
+  expect(
+      small_llama(false), ServingFormat::modelopt,
+      {"lm_head", "model.layers.0.self_attn.qkv_proj", "model.layers.0.self_attn.k_proj",
+       "model.layers.0.self_attn.o_proj", "model.layers.2.mlp.gate_up_proj", "model.layers.2.mlp.down_proj"},
+      {"model.layers.0.mlp.gate_up_proj", "model.layers.1.self_attn.qkv_proj",
+       "model.layers.2.self_attn.o_proj"});
+  const Names kept = {"lm_head", "model.layers.0.mixer.in_proj", "model.layers.0.mixer.out_proj",
+                      "model.layers.4.mixer.up_proj", "backbone.layers.4.mixer.down_proj"};
+  const Names nvfp4 = {"model.layers.1.mixer.up_proj", "model.layers.2.mixer.in_proj",
+                       "model.layers.3.mixer.qkv_proj", "backbone.layers.3.mixer.q_proj"};
+  for (const ServingFormat format : {ServingFormat::modelopt, ServingFormat::compressed_tensors})
+    expect(small_hybrid(false), format, kept, nvfp4);
+}
+
+/// Servers make plain NVFP4 of inputs, whatever training did.
+TEST_F(Serving, InputsThatServersQuantizeOtherwiseAreWarnedAbout) {
+  Config config = small_config(small_llama(true));
+  config.precision.adaptive = true;
+  make_checkpoint(path("run"), config);
+  const CheckpointSource source(path("run"));
+  for (const ServingFormat format : {ServingFormat::modelopt, ServingFormat::compressed_tensors}) {
+    const std::string name = format == ServingFormat::modelopt ? "modelopt" : "ct";
+    const ExportSummary summary = run_export(source, name, format);
+    ASSERT_EQ(summary.warnings.size(), 1U);
+    EXPECT_NE(summary.warnings[0].find("4/6"), std::string::npos) << summary.warnings[0];
+    EXPECT_EQ(json(path(name) / "tetrad_export.json")["warnings"], Json(summary.warnings));
+    const SafetensorsFile file(path(name) / "model.safetensors");
+    const std::string scale = "model.layers.1.self_attn.q_proj" + std::string(names_of(format).input_scale);
+    const float amax = invented_amax(source).at("blocks.2.qkv");
+    EXPECT_FLOAT_EQ(
+        scalar(file, scale,
+               names_of(format).divides ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{}),
+        names_of(format).divides ? 2688.0f / amax : amax / 2688.0f);
+  }
+  const auto only_in_training = [&](const PrecisionConfig& precision) {
+    return Nvfp4Plan(precision, config.model, source.parameters()).only_in_training();
+  };
+  using What = std::set<std::string>;
+  EXPECT_EQ(only_in_training(with_precision(config.precision, "nvfp4")), What{});
+  config.precision.operands["fprop.x"].adaptive = false;  // weights only
+  EXPECT_EQ(only_in_training(config.precision), What{});
+  config.precision.operands.clear();
+  config.precision.adaptive = false;
+  EXPECT_EQ(only_in_training(config.precision), What{});
+  config.precision.sr = std::vector<std::string>{"activations"};
+  EXPECT_EQ(only_in_training(config.precision), What{"stochastic rounding"});
+
+  make_checkpoint(path("plain"), small_config(small_llama(true)));
+  EXPECT_TRUE(run_export(CheckpointSource(path("plain")), "out", ServingFormat::modelopt).warnings.empty());
+  EXPECT_FALSE(json(path("out") / "tetrad_export.json").contains("warnings"));
 }
 
 TEST_F(Serving, LayersThatStayInFp8AreLeftLikeThoseInBf16) {

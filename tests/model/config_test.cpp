@@ -129,6 +129,13 @@ TEST(ModelConfig, RefusesWhatCannotBeBuilt) {
       {[](auto& m) { m.mamba.chunk = 0; }, {"model.mamba.chunk is 0"}},
       {[nan](auto& m) { m.norm_epsilon = nan; }, {"model.norm_epsilon"}},
       {[](auto& m) { m.init_std = 0; }, {"model.init_std"}},
+      {[](auto& m) { m.text.context = -1; }, {"model.text.context is -1"}},
+      {[](auto& m) { m.text.begin = m.vocab; }, {"model.text.begin"}},
+      {[](auto& m) { m.text.end = -1; }, {"model.text.end is -1"}},
+      {[](auto& m) {
+         m.text.ends = {0, m.vocab};
+       },
+       {"model.text.ends"}},
   };
   for (const Case& c : cases) {
     ModelConfig model = preset("quickstart-hybrid");

@@ -58,12 +58,13 @@ Values rope_frequencies(long head_dim, double theta, const RopeStretch* stretch)
 }
 
 Values rope(const Values& x, long width, long sequence, long first_position, const Values& frequencies,
-            bool inverse) {
+            bool inverse, const std::vector<std::int32_t>& document_starts) {
   Values result(x.size());
   const std::size_t half = frequencies.size();
   for (std::size_t at = 0; at < x.size(); at += 2 * half) {
     const long row = static_cast<long>(at) / width;
-    const auto position = static_cast<double>(first_position + row % sequence);
+    const long start = document_starts.empty() ? 0 : document_starts[static_cast<std::size_t>(row)];
+    const auto position = static_cast<double>(first_position + row % sequence - start);
     for (std::size_t i = 0; i < half; ++i) {
       const double angle = (inverse ? -1 : 1) * position * frequencies[i];
       result[at + i] = x[at + i] * std::cos(angle) - x[at + half + i] * std::sin(angle);

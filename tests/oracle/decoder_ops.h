@@ -29,9 +29,9 @@ struct RopeStretch {
 Values rope_frequencies(long head_dim, double theta, const RopeStretch* stretch);
 
 /// Turns the pair (i, i + dim/2) of each head by position * frequency[i]; row r stands at
-/// first_position + r % sequence.
+/// first_position + r % sequence, less the start of its document if there are any.
 Values rope(const Values& x, long width, long sequence, long first_position, const Values& frequencies,
-            bool inverse);
+            bool inverse, const std::vector<std::int32_t>& document_starts = {});
 
 /// silu(gate) * up; each row is [gate | up].
 Values swiglu(const Values& x, long width);

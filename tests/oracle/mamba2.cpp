@@ -7,20 +7,24 @@ namespace tetrad::oracle {
 
 std::vector<double> causal_conv(long batch, long sequence, long channels, long kernel,
                                 const std::vector<double>& x, const std::vector<double>& weight,
-                                const std::vector<double>& bias) {
+                                const std::vector<double>& bias,
+                                const std::vector<std::int32_t>& document_starts) {
   std::vector<double> out;
   for (long b = 0; b < batch; ++b)
-    for (long t = 0; t < sequence; ++t)
+    for (long t = 0; t < sequence; ++t) {
+      const long first =
+          document_starts.empty() ? 0 : document_starts[static_cast<std::size_t>(b * sequence + t)];
       for (long c = 0; c < channels; ++c) {
         double sum = bias[static_cast<std::size_t>(c)];
         for (long j = 0; j < kernel; ++j) {
           const long s = t - kernel + 1 + j;
-          if (s >= 0)
+          if (s >= first)
             sum += weight[static_cast<std::size_t>(c * kernel + j)] *
                    x[static_cast<std::size_t>((b * sequence + s) * channels + c)];
         }
         out.push_back(sum / (1 + std::exp(-sum)));
       }
+    }
   return out;
 }
 
@@ -38,7 +42,7 @@ std::vector<double> scan(const ScanSizes& sizes, const ScanTensors& in, std::vec
         const long group = token * sizes.groups + h * sizes.groups / sizes.heads;
         const double raw = in.dt[static_cast<std::size_t>(token * sizes.heads + h)] + in.dt_bias[head];
         const double dt = raw > 30 ? raw : std::log1p(std::exp(raw));
-        const double decay = std::exp(-dt * std::exp(in.a_log[head]));
+        const double decay = in.begins(sizes.sequence, token) ? 0 : std::exp(-dt * std::exp(in.a_log[head]));
         for (long p = 0; p < sizes.head_dim; ++p) {
           const auto at = static_cast<std::size_t>((token * sizes.heads + h) * sizes.head_dim + p);
           y[at] = in.d[head] * in.x[at];
@@ -73,7 +77,7 @@ ScanTensors scan_backward(const ScanSizes& sizes, const ScanTensors& in, const s
       const auto step = static_cast<std::size_t>(token * sizes.heads + h);
       const double raw = in.dt[step] + in.dt_bias[head];
       const double dt = raw > 30 ? raw : std::log1p(std::exp(raw));
-      const double decay = std::exp(dt * a);
+      const double decay = in.begins(sizes.sequence, token) ? 0 : std::exp(dt * a);
       double ddt = 0;
       double ddecay = 0;
       for (long p = 0; p < sizes.head_dim; ++p) {

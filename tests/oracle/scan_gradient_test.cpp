@@ -19,7 +19,7 @@ std::vector<double> normal(long count, unsigned seed, double mean = 0) {
   return values;
 }
 
-TEST(ScanGradient, IsTheDerivative) {
+void expect_derivative(const std::vector<std::int32_t>& document_starts) {
   const ScanSizes sizes{2, 7, 4, 3, 2, 5};
   const long tokens = sizes.batch * sizes.sequence;
   const long inner = sizes.heads * sizes.head_dim;
@@ -27,7 +27,7 @@ TEST(ScanGradient, IsTheDerivative) {
   const ScanTensors in{normal(tokens * inner, 1),  normal(tokens * keys, 2),
                        normal(tokens * keys, 3),   normal(tokens * sizes.heads, 4),
                        normal(sizes.heads, 5, -1), normal(sizes.heads, 6, -1),
-                       normal(sizes.heads, 7)};
+                       normal(sizes.heads, 7),     document_starts};
   const std::vector<double> dy = normal(tokens * inner, 8);
   const ScanTensors gradient = scan_backward(sizes, in, dy);
   for (const auto member : {&ScanTensors::x, &ScanTensors::b, &ScanTensors::c, &ScanTensors::dt,
@@ -42,6 +42,12 @@ TEST(ScanGradient, IsTheDerivative) {
     };
     EXPECT_LT(testing::relative_error(gradient.*member, testing::numeric_gradient(loss, in.*member)), 1e-8);
   }
+}
+
+TEST(ScanGradient, IsTheDerivative) { expect_derivative({}); }
+
+TEST(ScanGradient, IsTheDerivativeWhereDocumentsBegin) {
+  expect_derivative({0, 0, 2, 2, 2, 5, 6, 0, 1, 1, 1, 1, 1, 1});
 }
 
 }  // namespace

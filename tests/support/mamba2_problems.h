@@ -6,6 +6,7 @@
 
 #include "oracle/mamba2.h"
 #include "support/activations.h"
+#include "support/documents.h"
 #include "tetrad/ops/mamba2.h"
 
 namespace tetrad::testing {
@@ -13,6 +14,7 @@ namespace tetrad::testing {
 struct ConvProblem {
   std::int64_t batch, sequence, channels, kernel;
   Values x, weight, bias, dout;
+  DocumentStarts document_starts;  //!< none unless with_documents()
 
   ConvProblem(std::int64_t of_batch, std::int64_t of_sequence, std::int64_t of_channels,
               std::int64_t of_kernel)
@@ -26,6 +28,14 @@ struct ConvProblem {
         dout(normal_values(batch * sequence * channels, 4)) {}
 
   std::int64_t rows() const { return batch * sequence; }
+  ConvProblem with_documents() const {
+    ConvProblem problem = *this;
+    problem.document_starts = some_documents(batch, sequence);
+    return problem;
+  }
+  Values expected() const {
+    return oracle::causal_conv(batch, sequence, channels, kernel, x, weight, bias, document_starts);
+  }
 };
 
 /// Time steps: as initialised; from none at all to a complete forgetting, side by side; and so small that the
@@ -55,6 +65,11 @@ struct ScanProblem {
   }
 
   std::int64_t rows() const { return shape.batch * shape.sequence; }
+  ScanProblem with_documents() const {
+    ScanProblem problem = *this;
+    problem.in.document_starts = some_documents(shape.batch, shape.sequence);
+    return problem;
+  }
   oracle::ScanSizes sizes() const {
     return {shape.batch, shape.sequence, shape.heads, shape.head_dim, shape.groups, shape.state};
   }
@@ -72,5 +87,12 @@ struct ScanProblem {
     return result;
   }
 };
+
+/// These problems, and then the same with documents.
+template <typename Problem>
+std::vector<Problem> with_documents(std::vector<Problem> problems) {
+  for (std::size_t i = problems.size(); i-- > 0;) problems.push_back(problems[i].with_documents());
+  return problems;
+}
 
 }  // namespace tetrad::testing

@@ -34,7 +34,8 @@ class Staged {
             in(inputs.dt),
             in(inputs.dt_bias, heads),
             in(inputs.a_log, heads),
-            in(inputs.d, heads)};
+            in(inputs.d, heads),
+            in(inputs.document_starts, inputs.x.rows)};
   }
 
   /// A quantized tensor of the program on the device.
@@ -263,6 +264,7 @@ void OnDevice::rope(const Rope& op) {
   Rope own = op;
   own.x = staged.out(op.x);
   own.frequencies = staged.in(op.frequencies, op.head_dim / 2);
+  own.document_starts = staged.in(op.document_starts, op.x.rows);
   device_.rope(own);
   staged.finish();
 }
@@ -271,17 +273,18 @@ void OnDevice::attention(const AttentionForward& op) {
   Staged staged(device_);
   const AttentionShape& s = op.shape;
   device_.attention(AttentionForward{s, staged.in(op.q), staged.in(op.k), staged.in(op.v), staged.out(op.out),
-                                     staged.out(op.log_sum_exp, s.batch * s.heads * s.sequence)});
+                                     staged.out(op.log_sum_exp, s.batch * s.heads * s.sequence),
+                                     staged.in(op.document_starts, s.batch * s.sequence)});
   staged.finish();
 }
 
 void OnDevice::attention(const AttentionBackward& op) {
   Staged staged(device_);
   const AttentionShape& s = op.shape;
-  device_.attention(AttentionBackward{s, staged.in(op.q), staged.in(op.k), staged.in(op.v), staged.in(op.out),
-                                      staged.in(op.log_sum_exp, s.batch * s.heads * s.sequence),
-                                      staged.in(op.dout), staged.out(op.dq), staged.out(op.dk),
-                                      staged.out(op.dv)});
+  device_.attention(AttentionBackward{
+      s, staged.in(op.q), staged.in(op.k), staged.in(op.v), staged.in(op.out),
+      staged.in(op.log_sum_exp, s.batch * s.heads * s.sequence), staged.in(op.dout), staged.out(op.dq),
+      staged.out(op.dk), staged.out(op.dv), staged.in(op.document_starts, s.batch * s.sequence)});
   staged.finish();
 }
 
@@ -299,6 +302,7 @@ void OnDevice::causal_conv(const CausalConvForward& op) {
   own.weight = staged.in(op.weight, op.x.cols * op.kernel);
   own.bias = staged.in(op.bias, op.x.cols);
   own.out = staged.out(op.out);
+  own.document_starts = staged.in(op.document_starts, op.x.rows);
   device_.causal_conv(own);
   staged.finish();
 }
@@ -313,6 +317,7 @@ void OnDevice::causal_conv(const CausalConvBackward& op) {
   own.dx = staged.out(op.dx);
   own.dweight = staged.out(op.dweight, op.x.cols * op.kernel);
   own.dbias = staged.out(op.dbias, op.x.cols);
+  own.document_starts = staged.in(op.document_starts, op.x.rows);
   device_.causal_conv(own);
   staged.finish();
 }

@@ -73,8 +73,24 @@ TEST(Tiktoken, TheEncodingDecidesTheSplitAndTheSpecialTokens) {
   EXPECT_EQ(llama->end_of_document(), 264);
 }
 
+TEST(Tiktoken, Llama31HasNamesForMoreTokens) {
+  const auto llama = parse(ranks(), "llama3.1");
+  EXPECT_EQ(llama->vocab(), 263 + 256);
+  EXPECT_EQ(
+      llama->encode("<|begin_of_text|><|end_of_text|><|reserved_special_token_1|><|finetune_right_pad_id|>"),
+      (Ids{263, 264, 266, 267}));
+  EXPECT_EQ(llama->encode("<|reserved_special_token_2|><|start_header_id|><|end_header_id|>"),
+            (Ids{268, 269, 270}));
+  EXPECT_EQ(llama->encode("<|eom_id|><|eot_id|><|python_tag|><|reserved_special_token_3|>"),
+            (Ids{271, 272, 273, 274}));
+  EXPECT_EQ(llama->encode("<|reserved_special_token_247|>"), Ids{263 + 255});
+  EXPECT_EQ(tiktoken_spec("llama3.1:tokenizer.model")->encoding, "llama3.1");
+  EXPECT_EQ(llama->definition().prefix, Ids{263});
+  EXPECT_EQ(llama->end_of_document(), 264);
+}
+
 TEST(Tiktoken, BecomesATokenizerJson) {
-  for (const char* encoding : {"cl100k", "o200k", "r50k", "llama3"}) {
+  for (const char* encoding : {"cl100k", "o200k", "r50k", "llama3", "llama3.1"}) {
     const auto original = parse(ranks(), encoding);
     const auto loaded = parse_tokenizer_json(to_tokenizer_json(original->definition()), "some.json");
     EXPECT_EQ(loaded->hash(), original->hash()) << encoding;

@@ -38,15 +38,16 @@ struct RunState {
   /// Checkpoints of the schedule are those that train.checkpoint.every asks for, and the first one. Where
   /// else a run was saved, by the clock or by a signal, is chance, and must not decide what a rollback goes
   /// back to.
-  std::int64_t scheduled_step = 0;    //!< the newest of them so far, this one included
-  std::int64_t rollbacks = 0;         //!< to that one
+  std::int64_t scheduled_step =
+      0;                       //!< the newest of them so far, this one included, were they written or not
+  std::int64_t rollbacks = 0;  //!< to that one
   std::int64_t rollback_samples = 0;  //!< that those leave out
 
   struct Best {
     std::int64_t step = 0;
     double loss = 0;  //!< mean of the sources' held-out losses
   };
-  std::optional<Best> best;  //!< among the checkpoints of the schedule that were evaluated
+  std::optional<Best> best;  //!< among the steps of the schedule that were evaluated
 };
 
 /// Texts that travel with a checkpoint so that it can be used on its own.

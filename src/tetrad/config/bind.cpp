@@ -238,6 +238,19 @@ class Reader {
       read(node, key, *value, rule);
     }
   }
+  /// One number stands for a list of one, `none` for the empty list.
+  static void read(const Node& node, const std::string& key, std::vector<std::int64_t>& values,
+                   const Rule& rule) {
+    values.clear();
+    if (node.is_word("none")) return;
+    if (node.is(Node::Kind::scalar)) {
+      values.push_back(read_whole(node, key, rule));
+      return;
+    }
+    if (!node.is(Node::Kind::list)) refuse(node, key, "none, a whole number or a list of them");
+    for (std::size_t i = 0; i < node.children.size(); ++i)
+      values.push_back(read_whole(node.children[i], fmt::format("{}[{}]", key, i), rule));
+  }
   /// One word stands for a list of one, `none` for the empty list.
   void read(const Node& node, const std::string& key, std::vector<std::string>& values, const Rule& rule) {
     values.clear();

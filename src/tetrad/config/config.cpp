@@ -9,6 +9,7 @@
 #include "tetrad/config/bind.h"
 #include "tetrad/config/node.h"
 #include "tetrad/config/parse.h"
+#include "tetrad/config/paths.h"
 #include "tetrad/config/shorthand.h"
 
 namespace tetrad {
@@ -33,7 +34,11 @@ Config load_config(std::span<const std::string> files, std::span<const std::stri
                    Provenance* provenance) {
   Node root = Node::map();
   for (const std::string& file : files) add_layer(root, config::parse_yaml(config::read_text(file), file));
-  return bind(std::move(root), overrides, provenance);
+  Provenance own;
+  Provenance& origins = provenance != nullptr ? *provenance : own;
+  Config config = bind(std::move(root), overrides, &origins);
+  resolve_paths(config, origins);
+  return config;
 }
 
 Config parse_config(std::string_view yaml, std::string_view name, std::span<const std::string> overrides,

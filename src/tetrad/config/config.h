@@ -23,7 +23,8 @@ struct Provenance {
   std::map<std::string, std::string> origins;  //!< by dotted key
 };
 
-/// Reads, merges and binds; says nothing about whether the values fit together (validate).
+/// Reads, merges and binds; says nothing about whether the values fit together (validate). Relative paths are
+/// those of the working directory or, if nothing is there, of the file that names them.
 Config load_config(std::span<const std::string> files, std::span<const std::string> overrides,
                    Provenance* provenance = nullptr);
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/config/hf_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -245,13 +247,17 @@ ModelConfig nemotron_h(const Fields& fields) {
   return model;
 }
 
+struct Kind {
+  std::string_view model_type, architecture;
+};
+constexpr Kind kKinds[] = {{"llama", "LlamaForCausalLM"}, {"nemotron_h", "NemotronHForCausalLM"}};
+
 std::string architecture(const Fields& fields) {
   const Json* list = fields.find("architectures");
   if (list == nullptr) {
-    std::string type = fields.text("model_type", "");
-    if (type == "llama") return "LlamaForCausalLM";
-    if (type == "nemotron_h") return "NemotronHForCausalLM";
-    return type;
+    const std::string type = fields.text("model_type", "");
+    const auto* known = std::ranges::find(kKinds, std::string_view(type), &Kind::model_type);
+    return known == std::end(kKinds) ? type : std::string(known->architecture);
   }
   const bool good = list->is_array() && list->size() == 1 && list->front().is_string();
   if (!good) fields.refuse("architectures", *list, "a list of one name");

@@ -39,6 +39,18 @@ void describe(V& v, Mamba2Config& c) {
 }
 
 template <class V>
+void describe(V& v, TextConfig& c) {
+  v.field(
+      "context", c.context,
+      "tokens that it can look at, for exports; 0: those of training, or what its positions are stretched to",
+      at_least(0));
+  v.field("begin", c.begin, "id of the token in front of a text; auto: the tokenizer's", at_least(0));
+  v.field("end", c.end, "id of what tokenizers call eos_token; auto: the first of ends", at_least(0));
+  v.field("ends", c.ends, "ids of the tokens that end a text, or none: the tokenizer's separator",
+          at_least(0));
+}
+
+template <class V>
 void describe(V& v, ModelConfig& c) {
   v.field("name", c.name, "for people");
   v.field("pattern", c.pattern,
@@ -56,6 +68,7 @@ void describe(V& v, ModelConfig& c) {
   v.field("tied", c.tied, "one matrix for the embedding and the head");
   v.field("norm_epsilon", c.norm_epsilon, "added under the root of every norm", above(0));
   v.field("init_std", c.init_std, "standard deviation of the first weights", above(0));
+  v.field("text", c.text, "the texts that it was made for; imports bring it along");
 }
 
 template <class V>
@@ -133,6 +146,7 @@ void describe(V& v, DataConfig& c) {
   v.field("sources", c.sources,
           "token files by name, at least one; !replace in front of the map drops those of files before");
   v.field("phases", c.phases, "mixtures over the run; empty: all sources in proportion to their size");
+  v.field("document_mask", c.document_mask, "attention, scan and positions do not cross documents");
 }
 
 template <class V>
@@ -230,6 +244,11 @@ void describe(V& v, RunConfig& c) {
       "metrics_address", c.metrics_address,
       "where Prometheus finds GET /metrics while the run trains, such as 127.0.0.1:9464, or a port alone, "
       "for this machine only; empty: nowhere");
+  v.field("trace", c.trace,
+          "file for where the time of the first steps goes, for Perfetto or chrome://tracing; also ranges "
+          "for Nsight; "
+          "such steps are slower");
+  v.field("trace_steps", c.trace_steps, "steps that are traced", at_least(1));
 }
 
 template <class V>

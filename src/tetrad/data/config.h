@@ -26,6 +26,7 @@ struct DataConfig {
   std::string tokenizer;  //!< "bytes", a tokenizer.json, or empty: what the token files say
   std::map<std::string, SourceConfig> sources;
   std::vector<DataPhase> phases;  //!< empty: all sources in proportion to their size
+  bool document_mask = false;     //!< nothing crosses the documents that are packed into a sequence
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
 

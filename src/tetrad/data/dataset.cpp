@@ -29,23 +29,43 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TokenFile& file) {
   return nullptr;
 }
 
-TokenSequences::TokenSequences(const std::string& path, std::int64_t sequence, const std::string& what)
+TokenSequences::TokenSequences(const std::string& path, std::int64_t sequence, const std::string& what,
+                               bool masks_documents)
     : file_(path), sequence_(sequence) {
   TETRAD_CHECK(
       file_.size() > sequence,
       "{}: {:?} has {} tokens, too few for one sequence of {} (and the token that follows it): choose "
       "shorter sequences or more data",
       what, file_.name(), file_.size(), sequence);
+  if (!masks_documents) return;
+  TETRAD_CHECK(
+      file_.knows_documents(),
+      "{}: {:?} does not say where documents end, which data.document_mask needs: convert it (tetrad "
+      "data convert --document-end ID), or set data.document_mask=false",
+      what, file_.name());
+  document_ends_ = file_.document_ends();
 }
 
-void TokenSequences::read(std::int64_t index, std::span<std::int32_t> inputs,
-                          std::span<std::int32_t> targets) const {
-  if (index < 0 || index >= count() || std::ssize(inputs) != sequence_ || std::ssize(targets) != sequence_)
+void TokenSequences::read(std::int64_t index, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
+                          std::span<std::int32_t> document_starts) const {
+  if (index < 0 || index >= count() || std::ssize(inputs) != sequence_ || std::ssize(targets) != sequence_ ||
+      std::ssize(document_starts) != (masks_documents() ? sequence_ : 0))
     throw Error(fmt::format("sequence {} of {:?} does not exist or does not fit; this is a bug of the caller",
                             index, file_.name()),
                 ExitCode::failure);
   file_.read(index * sequence_, inputs);
   file_.read(index * sequence_ + 1, targets);
+  if (!masks_documents()) return;
+  const std::int64_t first = index * sequence_;
+  auto end = std::ranges::upper_bound(document_ends_, first);
+  std::int32_t start = 0;
+  for (std::int32_t t = 0; t < sequence_; ++t) {
+    if (first + t == *end) {  // so this token begins a document, which has at least one
+      start = t;
+      ++end;
+    }
+    document_starts[static_cast<std::size_t>(t)] = start;
+  }
 }
 
 std::optional<double> TokenSequences::bytes_per_token() const {
@@ -59,7 +79,7 @@ std::optional<double> TokenSequences::entropy() const {
 }
 
 Dataset::Dataset(Threads& threads, const DataConfig& config, const DatasetOptions& options)
-    : sequence_(options.sequence) {
+    : sequence_(options.sequence), masks_documents_(config.document_mask) {
   TETRAD_CHECK(options.sequence > 0, "a sequence cannot have {} tokens: set train.sequence",
                options.sequence);
   TETRAD_CHECK(options.vocab > 0, "a vocabulary cannot have {} tokens: set model.vocab", options.vocab);
@@ -72,7 +92,7 @@ Dataset::Dataset(Threads& threads, const DataConfig& config, const DatasetOption
 void Dataset::open_sources(Threads& threads, const DataConfig& config, const DatasetOptions& options) {
   const auto open = [&](const std::string& path, const std::string& name) {
     const std::string what = "data.sources." + name;
-    auto tokens = std::make_unique<TokenSequences>(path, options.sequence, what);
+    auto tokens = std::make_unique<TokenSequences>(path, options.sequence, what, config.document_mask);
     const auto& metadata = tokens->file().metadata();
     TETRAD_CHECK(
         !metadata || metadata->vocab <= options.vocab,
@@ -89,6 +109,13 @@ void Dataset::open_sources(Threads& threads, const DataConfig& config, const Dat
     if (!source.heldout.empty()) opened.heldout = open(source.heldout, name + ".heldout");
     names_.push_back(name);
   }
+  TETRAD_CHECK(
+      !config.document_mask ||
+          std::ranges::any_of(sources_,
+                              [](const auto& entry) { return entry.second.train->file().documents() > 1; }),
+      "data.document_mask is set, but each source is a single document, so that there is nothing to "
+      "mask: prepare the data so that texts are files of their own, name the token that ends a "
+      "document (tetrad data convert --document-end ID), or set data.document_mask=false");
 }
 
 void Dataset::check_tokenizers(const DataConfig& config) {
@@ -146,15 +173,18 @@ void Dataset::make_mixture(const DataConfig& config, const DatasetOptions& optio
   mixture_ = std::make_unique<Mixture>(std::move(sources), std::move(phases), options.samples, options.seed);
 }
 
-void Dataset::next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) {
-  if (sequences < 0 || std::ssize(inputs) != sequences * sequence_ || inputs.size() != targets.size())
+void Dataset::next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
+                   std::span<std::int32_t> document_starts) {
+  if (sequences < 0 || std::ssize(inputs) != sequences * sequence_ || inputs.size() != targets.size() ||
+      document_starts.size() != (masks_documents_ ? inputs.size() : 0))
     throw Error("a batch has the wrong size; this is a bug of the caller", ExitCode::failure);
   const auto length = static_cast<std::size_t>(sequence_);
   for (std::size_t row = 0; row < static_cast<std::size_t>(sequences); ++row) {
     const Sample sample = mixture_->next();
     const std::string& name = names_[static_cast<std::size_t>(sample.source)];
-    sources_.at(name).train->read(sample.index, inputs.subspan(row * length, length),
-                                  targets.subspan(row * length, length));
+    sources_.at(name).train->read(
+        sample.index, inputs.subspan(row * length, length), targets.subspan(row * length, length),
+        masks_documents_ ? document_starts.subspan(row * length, length) : std::span<std::int32_t>());
   }
 }
 

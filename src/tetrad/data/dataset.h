@@ -24,15 +24,21 @@ namespace tetrad {
 /// the last few of the file that fill no sequence.
 class TokenSequences {
  public:
-  /// Throws Error (bad input) if the file has not even one sequence; `what` begins the message.
-  TokenSequences(const std::string& path, std::int64_t sequence, const std::string& what);
+  /// `masks_documents`: each sequence is to say where its documents begin. Throws Error (bad input) if the
+  /// file has not even one sequence, or does not know; `what` begins the message.
+  TokenSequences(const std::string& path, std::int64_t sequence, const std::string& what,
+                 bool masks_documents = false);
 
   std::int64_t count() const { return (file_.size() - 1) / sequence_; }
   std::int64_t sequence() const { return sequence_; }  //!< tokens
   const TokenFile& file() const { return file_; }
+  bool masks_documents() const { return !document_ends_.empty(); }
 
-  /// Both spans have `sequence()` elements.
-  void read(std::int64_t index, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const;
+  /// All spans have `sequence()` elements, but `document_starts` has none unless masks_documents(): it gets
+  /// the index of the first input of each input's document (ops/documents.h). A document that began in an
+  /// earlier sequence begins anew in this one.
+  void read(std::int64_t index, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
+            std::span<std::int32_t> document_starts = {}) const;
 
   std::optional<double> bytes_per_token() const;  //!< bytes of text per token, if the file says so
   std::optional<double> entropy() const;          //!< nats per token, of a synthetic source
@@ -40,6 +46,7 @@ class TokenSequences {
  private:
   TokenFile file_;
   std::int64_t sequence_;
+  std::vector<std::int64_t> document_ends_;  //!< in tokens; empty: documents are not masked
 };
 
 /// The tokenizer that made a token file, or null: it may be unknown, or have moved or changed since. Relative
@@ -58,8 +65,13 @@ class Dataset {
   /// Opens and checks everything: Error (bad input) says which source is wrong and why.
   Dataset(Threads& threads, const DataConfig& config, const DatasetOptions& options);
 
-  /// The next `sequences` samples of the run, [sequences, sequence] each, row-major.
-  void next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets);
+  /// The next `sequences` samples of the run, [sequences, sequence] each, row-major. `document_starts` has no
+  /// elements unless masks_documents().
+  void next(std::int64_t sequences, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
+            std::span<std::int32_t> document_starts = {});
+
+  /// Whether nothing is to cross the documents of a sequence.
+  bool masks_documents() const { return masks_documents_; }
 
   std::span<const std::string> source_names() const { return names_; }
   const TokenSequences& source(const std::string& name) const;  //!< Throws Error (bad input): no such source.
@@ -90,6 +102,7 @@ class Dataset {
   void make_mixture(const DataConfig& config, const DatasetOptions& options);
 
   std::int64_t sequence_;
+  bool masks_documents_;
   std::vector<std::string> names_;  //!< sorted
   std::map<std::string, Source> sources_;
   std::map<std::string, std::string> hashes_;

@@ -36,6 +36,7 @@ class TokenFile {
   DType dtype() const { return dtype_; }       //!< u16 or i32
   TokenFormat format() const { return format_; }
   std::int64_t documents() const { return documents_; }  //!< 1 where the format knows none
+  bool knows_documents() const { return format_ == TokenFormat::megatron; }
   const std::optional<TokenMetadata>& metadata() const { return metadata_; }
 
   /// Tokens first, first + 1, … Throws Error (failure) beyond the end.

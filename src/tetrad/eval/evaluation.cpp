@@ -17,16 +17,20 @@ Evaluation evaluate(Decoder& decoder, Pass& pass, const TokenSequences& data, st
   const auto length = static_cast<std::size_t>(data.sequence());
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(batch) * length);
   std::vector<std::int32_t> targets(inputs.size());
+  std::vector<std::int32_t> document_starts(data.masks_documents() ? inputs.size() : 0);
   std::vector<float> losses(inputs.size());
+  const auto part = [](auto& all, std::size_t begin, std::size_t size) {
+    return all.empty() ? std::span<std::int32_t>() : std::span(all).subspan(begin, size);
+  };
   double sum = 0;
   for (std::int64_t first = 0; first < total; first += batch) {
     const auto count = static_cast<std::size_t>(std::min(batch, total - first));
     for (std::size_t row = 0; row < count; ++row)
-      data.read(first + static_cast<std::int64_t>(row), std::span(inputs).subspan(row * length, length),
-                std::span(targets).subspan(row * length, length));
+      data.read(first + static_cast<std::int64_t>(row), part(inputs, row * length, length),
+                part(targets, row * length, length), part(document_starts, row * length, length));
     const std::size_t tokens = count * length;
-    decoder.evaluate(pass, std::span(inputs).first(tokens), std::span(targets).first(tokens),
-                     std::span(losses).first(tokens));
+    decoder.evaluate(pass, part(inputs, 0, tokens), part(targets, 0, tokens), std::span(losses).first(tokens),
+                     part(document_starts, 0, tokens));
     sum = std::accumulate(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(tokens), sum);
   }
   Evaluation result;

@@ -30,7 +30,8 @@ Microbatch next_microbatch(Dataset& dataset, const TrainConfig& train) {
   Microbatch batch;
   batch.inputs.resize(static_cast<std::size_t>(sequences * train.sequence));
   batch.targets.resize(batch.inputs.size());
-  dataset.next(sequences, batch.inputs, batch.targets);
+  if (dataset.masks_documents()) batch.document_starts.resize(batch.inputs.size());
+  dataset.next(sequences, batch.inputs, batch.targets, batch.document_starts);
   return batch;
 }
 
@@ -38,7 +39,8 @@ double differentiate(Decoder& decoder, Pass& pass, const Microbatch& batch) {
   std::vector<float> losses(batch.inputs.size());
   const auto tokens = static_cast<double>(losses.size());
   decoder.clear_gradients();
-  decoder.train(pass, batch.inputs, batch.targets, static_cast<float>(1 / tokens), losses);
+  decoder.train(pass, batch.inputs, batch.targets, static_cast<float>(1 / tokens), losses,
+                batch.document_starts);
   return std::accumulate(losses.begin(), losses.end(), 0.0) / tokens;
 }
 

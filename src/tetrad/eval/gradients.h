@@ -15,6 +15,7 @@ namespace tetrad {
 /// [sequences, sequence] tokens.
 struct Microbatch {
   std::vector<std::int32_t> inputs, targets;
+  std::vector<std::int32_t> document_starts;  //!< empty: documents are not masked
 };
 
 /// Sequences of a training microbatch.

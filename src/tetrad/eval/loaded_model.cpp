@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
@@ -86,6 +88,14 @@ const Tokenizer& LoadedModel::tokenizer() const {
                "{} has no tokenizer, so text cannot be read; give token ids instead (tetrad score --tokens)",
                path().string());
   return *tokenizer_;
+}
+
+std::vector<std::int32_t> LoadedModel::ends_of_text() const {
+  const std::vector<std::int64_t>& known = config_.model.text.ends;
+  std::vector<std::int32_t> ends(known.begin(), known.end());
+  const auto separator = tokenizer_ != nullptr ? tokenizer_->end_of_document() : std::nullopt;
+  if (separator && std::ranges::find(ends, *separator) == ends.end()) ends.push_back(*separator);
+  return ends;
 }
 
 }  // namespace tetrad

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/core/display.h"
@@ -56,6 +57,8 @@ class LoadedModel {
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   /// Throws Error (bad input) if the checkpoint has none.
   const Tokenizer& tokenizer() const;
+  /// The tokens that end a text: those that the model was made for, and the tokenizer's separator.
+  std::vector<std::int32_t> ends_of_text() const;
 
  private:
   OpenCheckpoint checkpoint_;

@@ -55,7 +55,9 @@ std::vector<Microbatch> heldout_batches(const Dataset& dataset, const TrainConfi
     const std::size_t begin = batch.inputs.size();
     batch.inputs.resize(begin + length);
     batch.targets.resize(begin + length);
-    (*source)->read(index, std::span(batch.inputs).subspan(begin), std::span(batch.targets).subspan(begin));
+    if (dataset.masks_documents()) batch.document_starts.resize(begin + length);
+    (*source)->read(index, std::span(batch.inputs).subspan(begin), std::span(batch.targets).subspan(begin),
+                    std::span(batch.document_starts).subspan(dataset.masks_documents() ? begin : 0));
   }
   return result;
 }

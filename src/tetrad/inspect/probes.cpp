@@ -22,7 +22,7 @@ double heldout_loss(const ProbeSetup& setup, const Recipe& recipe, std::size_t m
   const Microbatch& batch = setup.data.heldout[microbatch];
   std::vector<float> losses(batch.inputs.size());
   Pass pass = pass_of(setup, recipe, microbatch);
-  setup.decoder.evaluate(pass, batch.inputs, batch.targets, losses);
+  setup.decoder.evaluate(pass, batch.inputs, batch.targets, losses, batch.document_starts);
   return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
 }
 

@@ -36,8 +36,14 @@ class CheckpointSource {
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   /// As tokenizer.json; empty if there is no tokenizer. Bytes become a BPE without merges.
   std::string tokenizer_json() const;
-  /// Tokens that the model can look at: as many as in training, or what its positions are stretched to.
+  /// Tokens that the model can look at: as many as it was made for, at least as many as in training.
   std::int64_t context() const;
+  /// The token in front of every text.
+  std::optional<std::int32_t> begin_of_text() const;
+  /// What tokenizers call eos_token.
+  std::optional<std::int32_t> end_of_text() const;
+  /// All tokens that end a text.
+  std::vector<std::int32_t> ends_of_text() const;
 
  private:
   OpenCheckpoint checkpoint_;

@@ -21,15 +21,6 @@ void write_json(const fs::path& path, const Json& json) {
   write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-std::optional<std::int32_t> begin_of_text(const Tokenizer* tokenizer) {
-  if (tokenizer == nullptr || tokenizer->prefix().size() != 1) return std::nullopt;
-  return tokenizer->prefix().front();
-}
-
-std::optional<std::int32_t> end_of_text(const Tokenizer* tokenizer) {
-  return tokenizer != nullptr ? tokenizer->end_of_document() : std::nullopt;
-}
-
 void write_tokenizer(const fs::path& folder, const CheckpointSource& source) {
   const std::string text = source.tokenizer_json();
   if (text.empty()) return;
@@ -44,8 +35,8 @@ void write_tokenizer(const fs::path& folder, const CheckpointSource& source) {
       const auto found = id ? std::ranges::find(added, *id, &AddedToken::id) : added.end();
       if (found != added.end()) config[key] = found->content;
     };
-    name("bos_token", begin_of_text(bpe));
-    name("eos_token", end_of_text(bpe));
+    name("bos_token", source.begin_of_text());
+    name("eos_token", source.end_of_text());
   }
   write_json(folder / "tokenizer_config.json", config);
 }
@@ -64,7 +55,7 @@ void check_export_folder(const fs::path& out, Overwrite overwrite) {
 
 ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& out,
                                const ExportOptions& options, PieceEncoder& encoder, const Json& extra_files,
-                               const Json& quantization_config) {
+                               const Json& quantization_config, std::vector<std::string> warnings) {
   const Config& config = source.config();
   std::vector<TensorDeclaration> declarations;
   for (const MappedParameter& parameter : source.parameters())
@@ -79,26 +70,27 @@ ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& o
   }
   writer.commit();
 
-  const HfConfigOptions hf{source.context(), options.dtype, begin_of_text(source.tokenizer()),
-                           end_of_text(source.tokenizer())};
+  const HfConfigOptions hf{source.context(), options.dtype, source.begin_of_text(), source.ends_of_text()};
   Json model = hf_config(config.model, source.family(), hf);
   if (!quantization_config.is_null()) model["quantization_config"] = quantization_config;
   write_json(folder.path() / "config.json", model);
   write_json(folder.path() / "generation_config.json", hf_generation_config(hf));
   for (const auto& [name, json] : extra_files.items()) write_json(folder.path() / name, json);
   write_tokenizer(folder.path(), source);
-  write_json(folder.path() / kOriginFile, {{"producer", "tetrad"},
-                                           {"version", options.version},
-                                           {"model", config.model.name},
-                                           {"checkpoint", source.path().filename().string()}});
+  Json origin = {{"producer", "tetrad"},
+                 {"version", options.version},
+                 {"model", config.model.name},
+                 {"checkpoint", source.path().filename().string()}};
+  if (!warnings.empty()) origin["warnings"] = warnings;
+  write_json(folder.path() / kOriginFile, origin);
   folder.commit();
-  return {declarations.size(), writer.shards(), writer.total_bytes()};
+  return {declarations.size(), writer.shards(), writer.total_bytes(), std::move(warnings)};
 }
 
 ExportSummary export_hf(Threads& threads, const CheckpointSource& source, const fs::path& out,
                         const ExportOptions& options) {
   DenseEncoder encoder(threads, options.dtype);
-  return export_hf_folder(source, out, options, encoder, nullptr, nullptr);
+  return export_hf_folder(source, out, options, encoder, nullptr, nullptr, {});
 }
 
 }  // namespace tetrad

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "tetrad/core/threads.h"
 #include "tetrad/interchange/checkpoint_source.h"
@@ -26,15 +27,17 @@ struct ExportSummary {
   std::size_t tensors = 0;
   std::size_t shards = 0;
   std::uint64_t bytes = 0;
+  std::vector<std::string> warnings = {};  //!< where readers will compute something else than training did
 };
 
 /// config.json, generation_config.json, weights and, if the run had a tokenizer, its files. `encoder` writes
 /// the weights; `quantization_config`, if it is not null, goes into config.json; `extra_files` are further
-/// JSON files, by name.
+/// JSON files, by name. `warnings` are noted in the folder and handed on.
 ExportSummary export_hf_folder(const CheckpointSource& source, const std::filesystem::path& out,
                                const ExportOptions& options, PieceEncoder& encoder,
                                const nlohmann::ordered_json& extra_files,
-                               const nlohmann::ordered_json& quantization_config);
+                               const nlohmann::ordered_json& quantization_config,
+                               std::vector<std::string> warnings);
 
 /// The plain values, for transformers.
 ExportSummary export_hf(Threads& threads, const CheckpointSource& source, const std::filesystem::path& out,

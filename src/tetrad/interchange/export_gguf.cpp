@@ -131,7 +131,8 @@ ExportSummary export_gguf(const CheckpointSource& source, const std::filesystem:
   GgufExporter exporter(source, plan, cpu);
   const Config& config = source.config();
   GgufMetadata metadata = gguf_metadata(config.model, source.family(), source.context(), plan.size() > 0);
-  for (auto& entry : gguf_tokenizer(source.tokenizer(), config.model.vocab))
+  for (auto& entry :
+       gguf_tokenizer(source.tokenizer(), config.model.vocab, {source.begin_of_text(), source.end_of_text()}))
     metadata.push_back(std::move(entry));
   const std::vector<GgufTensor> tensors = exporter.declare();
   GgufWriter writer(out, metadata, tensors);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/interchange/export_nvfp4.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tetrad/core/error.h"
@@ -72,14 +74,23 @@ class Nvfp4Encoder final : public PieceEncoder {
 };
 
 /// Full names of the modules that have a matrix and are not quantized: servers match parts of names too.
-Json excluded_modules(const CheckpointSource& source, const Nvfp4Plan& plan) {
+Json excluded_modules(const CheckpointSource& source, const Nvfp4Plan& plan, ServingFormat format) {
   Json names = Json::array();
   for (const MappedParameter& parameter : source.parameters()) {
     if (parameter.shape.size() < 2 || plan.find(parameter) != nullptr) continue;
-    for (const Piece& piece : parameter.pieces) names.push_back(module_of(piece.names.hf));
-    if (parameter.copy) names.push_back(module_of(parameter.copy->names.hf));  // the head of a tied model
+    for (const std::string& name : module_names(parameter, format)) names.push_back(name);
   }
   return names;
+}
+
+std::vector<std::string> warnings_about(const Nvfp4Plan& plan) {
+  const std::set<std::string>& only = plan.only_in_training();
+  if (only.empty()) return {};
+  return {
+      fmt::format("inputs were quantized with {} in training, which servers do not have: they make plain "
+                  "NVFP4 of them, so that results differ from those here. The weights have the codes of "
+                  "training",
+                  fmt::join(only, " and "))};
 }
 
 Json producer(const std::string& version) { return {{"name", "tetrad"}, {"version", version}}; }
@@ -129,13 +140,15 @@ ExportSummary export_nvfp4(const CheckpointSource& source, const std::filesystem
                            const InputAmax& input_amax, Backend& cpu) {
   plan.require_layers();
   Nvfp4Encoder encoder(format, options.dtype, plan, input_amax, cpu);
-  const Json excluded = excluded_modules(source, plan);
+  const Json excluded = excluded_modules(source, plan, format);
   if (format == ServingFormat::modelopt) {
     Json files = Json::object();
     files["hf_quant_config.json"] = modelopt_file(excluded, options.version);
-    return export_hf_folder(source, out, options, encoder, files, modelopt_config(excluded, options.version));
+    return export_hf_folder(source, out, options, encoder, files, modelopt_config(excluded, options.version),
+                            warnings_about(plan));
   }
-  return export_hf_folder(source, out, options, encoder, nullptr, compressed_tensors_config(excluded));
+  return export_hf_folder(source, out, options, encoder, nullptr, compressed_tensors_config(excluded),
+                          warnings_about(plan));
 }
 
 }  // namespace tetrad

@@ -142,6 +142,22 @@ void read_nemotron_h(ModelConfig& model, std::int64_t layers, const Metadata& me
       model.mamba.heads > 0 ? metadata.whole("ssm.inner_size") / model.mamba.heads : model.mamba.head_dim;
 }
 
+/// The file says which token ends a text, and may say which one ends a turn or a message of a conversation.
+TextConfig read_text_config(const Metadata& metadata, std::int64_t vocab) {
+  TextConfig text;
+  text.context = metadata.whole("context_length");
+  TETRAD_CHECK(text.context > 0, "{}: context_length is 0: export the file again", metadata.where());
+  const auto token = [&](const char* name) -> std::optional<std::int64_t> {
+    const auto* id = metadata.header().find<std::uint32_t>(fmt::format("tokenizer.ggml.{}_token_id", name));
+    return id != nullptr && *id < vocab ? std::optional<std::int64_t>(*id) : std::nullopt;
+  };
+  text.begin = token("bos");
+  for (const char* name : {"eos", "eot", "eom"})
+    if (const auto id = token(name); id && std::ranges::find(text.ends, *id) == text.ends.end())
+      text.ends.push_back(*id);
+  return text;
+}
+
 }  // namespace
 
 std::string gguf_scale_name(const std::string& tensor) { return module_of(tensor) + ".scale"; }
@@ -199,7 +215,7 @@ std::vector<float> gguf_rope_factors(const ModelConfig& model) {
   return factors;
 }
 
-GgufDescription read_gguf_description(const GgufHeader& header) {
+ModelConfig read_gguf_model_config(const GgufHeader& header) {
   const auto* kind = header.find<std::string>("general.architecture");
   TETRAD_CHECK(kind != nullptr && (*kind == "llama" || *kind == "nemotron_h"),
                "{}: the architecture {} is not supported: only llama and nemotron_h are", header.where,
@@ -209,8 +225,7 @@ GgufDescription read_gguf_description(const GgufHeader& header) {
   const std::int64_t layers = metadata.whole("block_count");
   TETRAD_CHECK(layers >= 1 && layers <= kMaxLayers, "{}: block_count is {}: it must be from 1 to {}",
                header.where, layers, kMaxLayers);
-  GgufDescription result;
-  ModelConfig& model = result.model;
+  ModelConfig model;
   model.hidden = metadata.whole("embedding_length");
   model.heads = metadata.whole("attention.head_count");
   model.norm_epsilon = metadata.get<float>("attention.layer_norm_rms_epsilon");
@@ -230,14 +245,13 @@ GgufDescription read_gguf_description(const GgufHeader& header) {
   const auto* name = header.find<std::string>("general.name");
   if (name != nullptr && !name->empty() && name->size() <= kMaxName && is_printable(*name))
     model.name = *name;
-  result.context = metadata.whole("context_length");
+  model.text = read_text_config(metadata, model.vocab);
   try {
     validate(model);
   } catch (const Error& error) {
     fail("{}: {}", header.where, error.what());
   }
-  TETRAD_CHECK(result.context > 0, "{}: {}.context_length is 0: export the file again", header.where, *kind);
-  return result;
+  return model;
 }
 
 }  // namespace tetrad

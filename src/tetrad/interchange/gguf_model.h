@@ -34,12 +34,8 @@ GgufMetadata gguf_metadata(const ModelConfig& model, Family family, std::int64_t
 /// What frequencies are divided by. Empty: by nothing.
 std::vector<float> gguf_rope_factors(const ModelConfig& model);
 
-struct GgufDescription {
-  ModelConfig model;
-  std::int64_t context = 0;
-};
-
-/// A valid model. Throws Error (bad input) for an architecture or a value that we do not have.
-GgufDescription read_gguf_description(const GgufHeader& header);
+/// A valid model, with what is known about its texts. Throws Error (bad input) for an architecture or a value
+/// that we do not have.
+ModelConfig read_gguf_model_config(const GgufHeader& header);
 
 }  // namespace tetrad

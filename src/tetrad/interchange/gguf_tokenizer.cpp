@@ -59,19 +59,18 @@ PreTokenizer find_pre_tokenizer(const BpeDefinition& definition, const std::stri
 }
 
 /// What is put around a text: at most a token in front, and at most the end of text behind it.
-void add_template(GgufMetadata& metadata, const BpeDefinition& definition,
-                  const std::optional<std::int32_t>& end) {
+void add_template(GgufMetadata& metadata, const BpeDefinition& definition, const GgufTextTokens& text) {
   const bool has_end = !definition.suffix.empty();
   TETRAD_CHECK(definition.prefix.size() <= 1 && definition.suffix.size() <= 1 &&
-                   (!has_end || definition.suffix.front() == end),
+                   (!has_end || definition.suffix.front() == text.end),
                "llama.cpp cannot put the {} tokens around a text that the tokenizer of this model does: "
                "export with --to hf",
                definition.prefix.size() + definition.suffix.size());
   const auto id = [](std::int32_t token) { return static_cast<std::uint32_t>(token); };
-  if (!definition.prefix.empty())
-    metadata.emplace_back("tokenizer.ggml.bos_token_id", id(definition.prefix.front()));
+  const auto begin = definition.prefix.empty() ? text.begin : std::optional(definition.prefix.front());
+  if (begin) metadata.emplace_back("tokenizer.ggml.bos_token_id", id(*begin));
   metadata.emplace_back("tokenizer.ggml.add_bos_token", !definition.prefix.empty());
-  if (end) metadata.emplace_back("tokenizer.ggml.eos_token_id", id(*end));
+  if (text.end) metadata.emplace_back("tokenizer.ggml.eos_token_id", id(*text.end));
   metadata.emplace_back("tokenizer.ggml.add_eos_token", has_end);
 }
 
@@ -126,7 +125,7 @@ bool read_template(const GgufHeader& header, BpeDefinition& definition) {
 
 }  // namespace
 
-GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab) {
+GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab, const GgufTextTokens& text) {
   if (tokenizer == nullptr) return {{"tokenizer.ggml.model", std::string("no_vocab")}};
   TETRAD_CHECK(tokenizer->vocab() <= vocab,
                "the tokenizer of this model has {} tokens, the model only {}: they do not belong together",
@@ -158,7 +157,7 @@ GgufMetadata gguf_tokenizer(const Tokenizer* tokenizer, std::int64_t vocab) {
                            {"tokenizer.ggml.tokens", std::move(tokens)},
                            {"tokenizer.ggml.token_type", std::move(types)},
                            {"tokenizer.ggml.merges", std::move(merges)}};
-  add_template(metadata, definition, tokenizer->end_of_document());
+  add_template(metadata, definition, text);
   return metadata;
 }
 

@@ -11,6 +11,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// transformers takes time_step_min, from which it draws initial values, for the least time step of a prompt
+/// too (but not of a token that follows it), and our models have none. It needs the logarithm, so the value
+/// is not zero, but so small that no state changes: softplus(-69).
+constexpr double kNoLeastTimeStep = 1e-30;
+
 /// The shortest decimal number that is read as this f32: 1e-5 and not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
@@ -20,6 +25,12 @@ const char* torch_name(DType dtype) {
 }
 
 Json token(const std::optional<std::int32_t>& id) { return id ? Json(*id) : Json(nullptr); }
+
+/// One is a number, several are a list.
+Json tokens(const std::vector<std::int32_t>& ids) {
+  if (ids.empty()) return nullptr;
+  return ids.size() == 1 ? Json(ids.front()) : Json(ids);
+}
 
 void add_common(Json& json, const ModelConfig& model, const HfConfigOptions& options) {
   json["vocab_size"] = model.vocab;
@@ -36,7 +47,7 @@ void add_common(Json& json, const ModelConfig& model, const HfConfigOptions& opt
   json["initializer_range"] = shortest(model.init_std);
   json["use_cache"] = true;
   json["bos_token_id"] = token(options.begin_of_text);
-  json["eos_token_id"] = token(options.end_of_text);
+  json["eos_token_id"] = tokens(options.ends_of_text);
   json["pad_token_id"] = nullptr;
   json["torch_dtype"] = torch_name(options.dtype);
 }
@@ -80,7 +91,7 @@ Json nemotron_h(const ModelConfig& model, const HfConfigOptions& options) {
   json["mamba_proj_bias"] = false;
   json["hidden_dropout"] = 0.0;
   json["residual_in_fp32"] = false;
-  json["time_step_min"] = 0.001;
+  json["time_step_min"] = kNoLeastTimeStep;
   json["time_step_max"] = 0.1;
   json["time_step_floor"] = 1e-4;
   add_common(json, model, options);
@@ -96,7 +107,7 @@ Json hf_config(const ModelConfig& model, Family family, const HfConfigOptions& o
 Json hf_generation_config(const HfConfigOptions& options) {
   Json json = {{"do_sample", true}, {"temperature", 1.0}};
   if (options.begin_of_text) json["bos_token_id"] = *options.begin_of_text;
-  if (options.end_of_text) json["eos_token_id"] = *options.end_of_text;
+  if (!options.ends_of_text.empty()) json["eos_token_id"] = tokens(options.ends_of_text);
   return json;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <vector>
 
 #include "tetrad/core/dtype.h"
 #include "tetrad/interchange/tensor_map.h"
@@ -15,7 +16,7 @@ struct HfConfigOptions {
   std::int64_t context = 0;                        //!< tokens that the model can look at
   DType dtype = DType::bf16;                       //!< type of the weights that are not quantized
   std::optional<std::int32_t> begin_of_text = {};  //!< token in front of every text
-  std::optional<std::int32_t> end_of_text = {};    //!< token
+  std::vector<std::int32_t> ends_of_text = {};     //!< tokens
 };
 
 /// config/hf_model reads the same model back, except for its name and the chunk of the scan.

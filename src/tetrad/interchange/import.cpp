@@ -17,9 +17,9 @@
 #include "tetrad/interchange/checkpoint_source.h"
 #include "tetrad/interchange/gguf_source.h"
 #include "tetrad/interchange/gguf_tokenizer.h"
+#include "tetrad/interchange/hf_text.h"
 #include "tetrad/interchange/piece_source.h"
 #include "tetrad/io/sha256.h"
-#include "tetrad/io/strict_json.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 
 namespace tetrad {
@@ -33,42 +33,37 @@ constexpr std::int64_t kMaxDefaultSequence = 4096;
 /// What describes an imported model.
 struct ImportedModel {
   Config config;
-  std::string tokenizer_json;  //!< empty: none that we read
-  std::string tokenizer_hash;
-  std::string tokenizer_description;
+  std::unique_ptr<Tokenizer> tokenizer;  //!< nullptr: none that we read
+  std::string tokenizer_json;            //!< empty also where the tokenizer is that of plain bytes
   std::vector<std::string> warnings;
 };
 
 void add_tokenizer(ImportedModel& model, const std::string& text, const std::string& where) {
   try {
     const bool is_bytes = text == to_tokenizer_json(byte_definition());  // what export makes of plain bytes
-    const std::unique_ptr<Tokenizer> tokenizer =
+    std::unique_ptr<Tokenizer> tokenizer =
         is_bytes ? load_tokenizer("bytes") : parse_tokenizer_json(text, where);
     TETRAD_CHECK(tokenizer->vocab() <= model.config.model.vocab,
                  "the tokenizer has {} tokens, the model {}: they do not belong together", tokenizer->vocab(),
                  model.config.model.vocab);
-    model.tokenizer_hash = tokenizer->hash();
-    model.tokenizer_description = tokenizer->description();
+    model.tokenizer = std::move(tokenizer);
     if (!is_bytes) model.tokenizer_json = text;
   } catch (const Error& error) {
     model.warnings.push_back(fmt::format("the tokenizer is left out: {}", error.what()));
   }
 }
 
-std::int64_t default_sequence(std::int64_t context) { return std::min(context, kMaxDefaultSequence); }
+/// An unknown context (0) is taken for a long one.
+std::int64_t default_sequence(std::int64_t context) {
+  return context > 0 ? std::min(context, kMaxDefaultSequence) : kMaxDefaultSequence;
+}
 
-/// The text of config.json decides what the model is; nothing else in the folder is guessed from.
+/// The text of config.json decides what the model computes; nothing else in the folder is guessed from.
 ImportedModel read_hf_description(const fs::path& folder) {
   const std::string path = (folder / "config.json").string();
   ImportedModel result;
   result.config.model = read_hf_model(path);
   result.config.precision.recipe = "bf16";
-  const nlohmann::json json = parse_hf_json(config::read_text(path), path);
-  const nlohmann::json& context = member_of(json, "max_position_embeddings");
-  result.config.train.sequence = kMaxDefaultSequence;
-  if (!context.is_null())
-    result.config.train.sequence = default_sequence(
-        checked_integer(context, path + ": max_position_embeddings", 1, std::int64_t{1} << 40));
   const fs::path tokenizer = folder / "tokenizer.json";
   std::error_code ignored;
   if (fs::exists(tokenizer, ignored)) {
@@ -77,15 +72,18 @@ ImportedModel read_hf_description(const fs::path& folder) {
     add_tokenizer(result, {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
                   fmt::format("{:?}", tokenizer.native()));
   }
+  ModelConfig& model = result.config.model;
+  model.text = read_hf_text(folder, parse_hf_json(config::read_text(path), path), model.vocab,
+                            result.tokenizer.get(), result.warnings);
+  result.config.train.sequence = default_sequence(model.text.context);
   return result;
 }
 
 ImportedModel read_gguf_model(const GgufHeader& header) {
-  const GgufDescription description = read_gguf_description(header);
   ImportedModel result;
-  result.config.model = description.model;
+  result.config.model = read_gguf_model_config(header);
   result.config.precision.recipe = "bf16";
-  result.config.train.sequence = default_sequence(description.context);
+  result.config.train.sequence = default_sequence(result.config.model.text.context);
   if (const std::string tokenizer = gguf_tokenizer_json(header); !tokenizer.empty())
     add_tokenizer(result, tokenizer, header.where);
   else
@@ -168,7 +166,7 @@ ImportSummary write_checkpoint(ImportedModel model, PieceSource& source, const f
   RunState state;
   state.data = nlohmann::json::object();
   state.loss_watch = nlohmann::json::object();
-  state.tokenizer_hash = model.tokenizer_hash;
+  if (model.tokenizer != nullptr) state.tokenizer_hash = model.tokenizer->hash();
   state.build = options.build;
   manifest.files.push_back(write_text(folder.path(), "state.json", state_text(state)));
   if (!model.tokenizer_json.empty())
@@ -176,7 +174,8 @@ ImportSummary write_checkpoint(ImportedModel model, PieceSource& source, const f
   std::ranges::sort(manifest.files, {}, &ManifestFile::name);
   write_file_atomically(folder.path() / kManifestName, manifest_text(manifest));
   folder.commit();
-  return {model.config.model.name, parameter_count(model.config.model), model.tokenizer_description,
+  return {model.config.model.name, parameter_count(model.config.model),
+          model.tokenizer != nullptr ? model.tokenizer->description() : std::string(),
           std::move(model.warnings)};
 }
 
@@ -193,9 +192,9 @@ ImportSummary import_checkpoint(Threads& threads, const fs::path& from, const fs
                  "{:?} does not exist: name a folder with config.json and safetensors, or a GGUF file",
                  from.native());
     const GgufFile file(from);
-    const ImportedModel model = read_gguf_model(file.header());
+    ImportedModel model = read_gguf_model(file.header());
     GgufPieceSource source(threads, file, model.config.model);
-    return write_checkpoint(model, source, out, options);
+    return write_checkpoint(std::move(model), source, out, options);
   }
   TETRAD_CHECK(fs::exists(from / "config.json", ignored),
                "{:?} has no config.json: name the folder of a Hugging Face model", from.native());

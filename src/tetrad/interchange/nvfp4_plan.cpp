@@ -29,6 +29,13 @@ void check_servable(const std::string& layer, const LinearPrecision& precision) 
   if (weight->rounding != Rounding::nearest) refuse("its weights are rounded stochastically");
 }
 
+void note_only_in_training(const QuantSpec& input, std::set<std::string>& what) {
+  if (input.adaptive) what.insert("4/6 block scaling");
+  if (input.rounding != Rounding::nearest) what.insert("stochastic rounding");
+  if (input.block != BlockShape{1, nvfp4::kBlock})
+    what.insert(fmt::format("blocks of {}x{}", input.block.rows, input.block.cols));
+}
+
 }  // namespace
 
 Nvfp4Plan::Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,
@@ -41,6 +48,7 @@ Nvfp4Plan::Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,
     if (!layer[Operand::fprop_w] || recipe.stays_fp8(id)) continue;
     check_servable(parameter.linear, layer);
     layers_.emplace(parameter.linear, *layer[Operand::fprop_w]);
+    note_only_in_training(*layer[Operand::fprop_x], only_in_training_);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,9 +29,13 @@ class Nvfp4Plan {
   std::size_t size() const { return layers_.size(); }
   /// Throws Error (bad input) if no layer is NVFP4: there would be nothing to serve in it.
   void require_layers() const;
+  /// What training did when it quantized inputs and servers do not: "4/6 block scaling". They make plain
+  /// NVFP4 of every input, blocks of 16 rounded to nearest; the codes of weights they take as they are.
+  const std::set<std::string>& only_in_training() const { return only_in_training_; }
 
  private:
   std::map<std::string, QuantSpec, std::less<>> layers_;  //!< weight's, by the name of the linear layer
+  std::set<std::string> only_in_training_;
 };
 
 /// The scales that a tensor with this amax is encoded and decoded with; both 1 if it is zero.

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How the two NVFP4 layouts for serving call the tensors of a linear layer, behind the name of its module.
+// How the two NVFP4 layouts for serving call the tensors of a linear layer, behind the name of its module,
+// and what its readers call the modules.
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "tetrad/interchange/tensor_map.h"
 
 namespace tetrad {
 
@@ -27,5 +32,9 @@ inline constexpr std::array<ServingNames, 2> kServingNames = {
 constexpr const ServingNames& names_of(ServingFormat format) {
   return kServingNames[static_cast<std::size_t>(format)];
 }
+
+/// All that readers call the modules of a matrix that is not NVFP4: lists of exceptions are compared with
+/// names, and each reader has its own.
+std::vector<std::string> module_names(const MappedParameter& parameter, ServingFormat format);
 
 }  // namespace tetrad

@@ -107,8 +107,8 @@ class AttentionBlock final : public Block {
     out_.backward(pass, as_const(dx), &dattended);
     backend_.attention(AttentionBackward{shape_, queries(qkv), keys(qkv), values(qkv),
                                          as_const(attended_.view()), log_sum_exp_.f32(), as_const(dattended),
-                                         queries(dqkv), keys(dqkv), values(dqkv)});
-    rotate(dqkv, shape_.sequence, 0, true);
+                                         queries(dqkv), keys(dqkv), values(dqkv), pass.document_starts});
+    rotate(dqkv, shape_.sequence, 0, true, pass.document_starts);
     qkv_.backward(pass, as_const(dqkv), &normed);
     norm_.backward(x, as_const(normed), dx);
   }
@@ -119,7 +119,7 @@ class AttentionBlock final : public Block {
     TETRAD_CHECK(state.length + tokens <= state.keys.rows(),
                  "the sequence would grow to {} tokens, but room was made for {}", state.length + tokens,
                  state.keys.rows());
-    rotate(projected, tokens, state.length, false);
+    rotate(projected, tokens, state.length, false, nullptr);
     const MatrixView qkv = as_const(projected);
     backend_.cast({keys(qkv), rows(state.keys.view(), state.length, tokens)});
     backend_.cast({values(qkv), rows(state.values.view(), state.length, tokens)});
@@ -145,19 +145,19 @@ class AttentionBlock final : public Block {
     const MutableMatrixView projected = projected_.view(x.rows);
     const MutableMatrixView attended = attended_.view(x.rows);
     qkv_.forward(pass, normalize(pass, x), projected);
-    rotate(projected, shape.sequence, 0, false);
+    rotate(projected, shape.sequence, 0, false, pass.document_starts);
     const MatrixView qkv = as_const(projected);
-    backend_.attention(
-        AttentionForward{shape, queries(qkv), keys(qkv), values(qkv), attended, log_sum_exp_.f32()});
+    backend_.attention(AttentionForward{shape, queries(qkv), keys(qkv), values(qkv), attended,
+                                        log_sum_exp_.f32(), pass.document_starts});
     return as_const(attended);
   }
 
   /// Queries and keys are neighbours: one call rotates both.
-  void rotate(const MutableMatrixView& qkv, std::int64_t sequence, std::int64_t first_position,
-              bool inverse) {
+  void rotate(const MutableMatrixView& qkv, std::int64_t sequence, std::int64_t first_position, bool inverse,
+              const std::int32_t* document_starts) {
     if (frequencies_.size() == 0) return;
     backend_.rope(Rope{columns(qkv, 0, q_width() + kv_width()), sequence, shape_.head_dim, first_position,
-                       frequencies_.f32(), inverse});
+                       frequencies_.f32(), inverse, document_starts});
   }
 
   void finish(Pass& pass, const MatrixView& x, const MatrixView& attended, const MutableMatrixView& y) {

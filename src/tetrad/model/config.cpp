@@ -82,6 +82,13 @@ void validate_mamba(const Mamba2Config& mamba) {
       mamba.projected());
 }
 
+void validate_text(const TextConfig& text, std::int64_t vocab) {
+  require_range("text.context", text.context, 0, std::int64_t{1} << 40);
+  if (text.begin) require_range("text.begin", *text.begin, 0, vocab - 1);
+  if (text.end) require_range("text.end", *text.end, 0, vocab - 1);
+  for (const std::int64_t token : text.ends) require_range("text.ends", token, 0, vocab - 1);
+}
+
 void validate_pattern(const ModelConfig& config) {
   TETRAD_CHECK(!config.pattern.empty(),
                "model.pattern is empty: choose a preset (model: llama-162m) or say which blocks there are, "
@@ -134,6 +141,7 @@ void validate(const ModelConfig& config) {
                "model.norm_epsilon is {}: it must be above 0, usually 1e-5", config.norm_epsilon);
   TETRAD_CHECK(std::isfinite(config.init_std) && config.init_std > 0,
                "model.init_std is {}: it must be above 0, usually 0.02", config.init_std);
+  validate_text(config.text, config.vocab);
   parameter_count(config);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/rope.h"
@@ -31,6 +32,16 @@ struct Mamba2Config {
   std::int64_t projected() const { return inner() + conv_channels() + heads; }  //!< z, x, B, C, dt
 };
 
+/// The texts that a model was made for, as far as others must know: no part of what it computes. Imports
+/// bring it along.
+struct TextConfig {
+  std::int64_t context = 0;                //!< tokens; 0: as in training, or what positions are stretched to
+  std::optional<std::int64_t> begin = {};  //!< token in front of a text; nothing: the tokenizer's
+  std::optional<std::int64_t> end = {};    //!< what tokenizers call eos_token; nothing: the first of `ends`
+  std::vector<std::int64_t> ends = {};     //!< tokens that end a text; empty: the tokenizer's separator
+  friend bool operator==(const TextConfig&, const TextConfig&) = default;
+};
+
 struct ModelConfig {
   std::string name = "custom";
   /// One letter per block: `*` attention, `-` feed-forward, `M` Mamba-2. What others call a layer of Llama is
@@ -48,6 +59,7 @@ struct ModelConfig {
   bool tied = false;  //!< one matrix for the embedding and the head
   float norm_epsilon = 1e-5f;
   float init_std = 0.02f;
+  TextConfig text = {};
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 
   std::int64_t blocks() const { return static_cast<std::int64_t>(pattern.size()); }

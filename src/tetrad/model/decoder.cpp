@@ -116,30 +116,43 @@ void Decoder::check_count(std::size_t count) const {
                "{} tokens are not up to {} sequences of {}", tokens, batch_, sequence_);
 }
 
-void Decoder::upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+void Decoder::upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                     std::span<const std::int32_t> document_starts) {
   check_tokens(tokens, config_.vocab);
   check_targets(targets, config_.vocab);
   backend_.upload(std::as_bytes(tokens), tokens_.bytes());
   backend_.upload(std::as_bytes(targets), targets_.bytes());
+  has_documents_ = !document_starts.empty();
+  if (!has_documents_) return;
+  TETRAD_CHECK(document_starts.size() == tokens.size(), "{} tokens cannot have {} starts of documents",
+               tokens.size(), document_starts.size());
+  check_document_starts(document_starts, sequence_);
+  if (document_starts_.size() == 0)
+    document_starts_ = backend_.make_tensor(DType::i32, 1, batch_ * sequence_);
+  backend_.upload(std::as_bytes(document_starts), document_starts_.bytes());
 }
 
 MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
+  pass.document_starts = has_documents_ ? document_starts_.i32() : nullptr;
   const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
   backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, residual(0)});
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const TraceRange range(pass.trace, "forward of block", static_cast<std::int64_t>(i));
     blocks_[i]->forward(pass, as_const(residual(i)), residual(i + 1));
+  }
   const MutableMatrixView hidden = scratch_.get(Scratch::mixed, storage_, count, config_.hidden);
   final_norm_->forward(as_const(residual(blocks_.size())), hidden);
   return as_const(hidden);
 }
 
 void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                    float gradient_scale, std::span<float> losses) {
+                    float gradient_scale, std::span<float> losses,
+                    std::span<const std::int32_t> document_starts) {
   check_count(tokens.size());
   TETRAD_CHECK(static_cast<std::int64_t>(tokens.size()) == batch_ * sequence_ &&
                    targets.size() == tokens.size() && losses.size() == tokens.size(),
                "training takes whole microbatches of {} sequences", batch_);
-  upload(tokens, targets);
+  upload(tokens, targets, document_starts);
   differentiate(pass, gradient_scale);
   backend_.download(losses_.bytes(), std::as_writable_bytes(losses));
 }
@@ -151,23 +164,29 @@ void Decoder::differentiate(Pass& pass, float gradient_scale) {
   const MutableMatrixView gradient = residual_gradient_.view();
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
-  backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
-                                      dhidden, head_parameter().gradient.f32(), pass.z_loss});
+  {
+    const TraceRange range(pass.trace, "head and loss");
+    backend_.cross_entropy(CrossEntropy{hidden, head_weight(), targets_.i32(), losses_.f32(), gradient_scale,
+                                        dhidden, head_parameter().gradient.f32(), pass.z_loss});
+  }
   backend_.set_to_zero(residual_gradient_.bytes());
   final_norm_->backward(residual_.back().const_view(), as_const(dhidden), gradient);
-  for (std::size_t i = blocks_.size(); i-- > 0;)
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    const TraceRange range(pass.trace, "backward of block", static_cast<std::int64_t>(i));
     blocks_[i]->backward(pass, residual_[i].const_view(), gradient);
+  }
   backend_.embedding(
       EmbeddingBackward{tokens_.i32(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
 }
 
 void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
-                       std::span<const std::int32_t> targets, std::span<float> losses) {
+                       std::span<const std::int32_t> targets, std::span<float> losses,
+                       std::span<const std::int32_t> document_starts) {
   check_count(tokens.size());
   TETRAD_CHECK(targets.size() == tokens.size() && losses.size() == tokens.size(),
                "evaluation of {} tokens needs as many targets and losses, not {} and {}", tokens.size(),
                targets.size(), losses.size());
-  upload(tokens, targets);
+  upload(tokens, targets, document_starts);
   pass.training = false;
   CrossEntropy loss;
   loss.hidden = forward(pass, static_cast<std::int64_t>(tokens.size()));

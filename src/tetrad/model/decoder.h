@@ -62,15 +62,17 @@ class Decoder {
   void clear_gradients();
 
   /// Adds d(sum of losses * gradient_scale) to the gradients; `losses` [tokens] in nats. Whole microbatch.
+  /// `document_starts` (ops/documents.h) are one per token; none: every sequence is one document.
   void train(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-             float gradient_scale, std::span<float> losses);
+             float gradient_scale, std::span<float> losses,
+             std::span<const std::int32_t> document_starts = {});
   /// train() once more on the tokens that it was last given, without waiting for the losses: what a
   /// measurement repeats.
   void differentiate(Pass& pass, float gradient_scale);
 
   /// The losses alone; any number of whole sequences up to `batch`.
   void evaluate(Pass& pass, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                std::span<float> losses);
+                std::span<float> losses, std::span<const std::int32_t> document_starts = {});
 
   /// A new sequence of at most `capacity` tokens.
   Session start(std::int64_t capacity) const;
@@ -92,7 +94,8 @@ class Decoder {
   std::size_t saved_bytes() const;
 
  private:
-  void upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+  void upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+              std::span<const std::int32_t> document_starts);
   /// Runs the first `count` tokens that were uploaded. Returns what the head reads, which is valid until a
   /// block runs.
   MatrixView forward(Pass& pass, std::int64_t count);
@@ -118,6 +121,8 @@ class Decoder {
   std::vector<Tensor> residual_;    //!< the input of each block, and the output of the last
   Tensor residual_gradient_;        //!< [tokens, hidden]
   Tensor tokens_, targets_;         //!< the microbatch, i32
+  Tensor document_starts_;          //!< like them, once there are any
+  bool has_documents_ = false;      //!< whether this microbatch has some
   Tensor losses_;                   //!< one per token, f32
   Tensor head_copy_;                //!< the head's weights in the storage type
   std::uint64_t head_version_ = 0;  //!< version of the head that was copied

@@ -45,8 +45,8 @@ class Mamba2Block final : public Block {
 
   void forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y) override {
     in_.forward(pass, normalize(pass, x), projected_.view(x.rows));
-    convolve(x.rows);
-    scan(x.rows);
+    convolve(pass, x.rows);
+    scan(pass, x.rows);
     finish(pass, x, as_const(scanned_.view(x.rows)), as_const(projected_.view(x.rows)), y);
   }
 
@@ -129,9 +129,9 @@ class Mamba2Block final : public Block {
     }
   }
 
-  ScanInputs scan_inputs(const MatrixView& convolved, const MatrixView& projected) const {
+  ScanInputs scan_inputs(const Pass& pass, const MatrixView& convolved, const MatrixView& projected) const {
     return {scan_x(convolved),    scan_b(convolved),  scan_c(convolved), dt(projected),
-            dt_bias_.value.f32(), a_log_.value.f32(), d_.value.f32()};
+            dt_bias_.value.f32(), a_log_.value.f32(), d_.value.f32(),    pass.document_starts};
   }
 
   void restore(Pass& pass, const MatrixView& x) override {
@@ -139,8 +139,8 @@ class Mamba2Block final : public Block {
       in_.forward(pass, normalize(pass, x), projected_.view());
     else if (in_.wants_input(pass))
       in_.restore(pass, normalize(pass, x));
-    if (keep_ != Keep::all) convolve(x.rows);
-    if (keep_ == Keep::nothing) scan(x.rows);
+    if (keep_ != Keep::all) convolve(pass, x.rows);
+    if (keep_ == Keep::nothing) scan(pass, x.rows);
     if (out_.wants_input(pass))
       out_.restore(pass, gate_and_normalize(pass, as_const(scanned_.view()), as_const(projected_.view())));
   }
@@ -158,14 +158,14 @@ class Mamba2Block final : public Block {
         as_const(scanned_.view()), gate(projected), gated_norm_weight_.value.f32(), shape_.groups,
         inverse_rms_.f32(), as_const(dgated), dscanned, gate(dprojected), gated_norm_weight_.gradient.f32()});
     const MutableMatrixView dconvolved = scratch(Scratch::gradient_middle, shape_.conv_channels());
-    backend_.scan(ScanBackward{shape_, scan_inputs(as_const(convolved_.view()), projected),
+    backend_.scan(ScanBackward{shape_, scan_inputs(pass, as_const(convolved_.view()), projected),
                                chunk_states_.f32(), as_const(dscanned), scan_x(dconvolved),
                                scan_b(dconvolved), scan_c(dconvolved), dt(dprojected),
                                dt_bias_.gradient.f32(), a_log_.gradient.f32(), d_.gradient.f32()});
-    backend_.causal_conv(CausalConvBackward{shape_.batch, shape_.sequence, kernel_, xbc(projected),
-                                            conv_weight_.value.f32(), conv_bias_.value.f32(),
-                                            as_const(dconvolved), xbc(dprojected),
-                                            conv_weight_.gradient.f32(), conv_bias_.gradient.f32()});
+    backend_.causal_conv(
+        CausalConvBackward{shape_.batch, shape_.sequence, kernel_, xbc(projected), conv_weight_.value.f32(),
+                           conv_bias_.value.f32(), as_const(dconvolved), xbc(dprojected),
+                           conv_weight_.gradient.f32(), conv_bias_.gradient.f32(), pass.document_starts});
     const MutableMatrixView normed = scratch(Scratch::gradient_narrow, x.cols);
     in_.backward(pass, as_const(dprojected), &normed);
     norm_.backward(x, as_const(normed), dx);
@@ -178,18 +178,18 @@ class Mamba2Block final : public Block {
   }
 
   /// The first `tokens` tokens: evaluation may have fewer sequences.
-  void convolve(std::int64_t tokens) {
-    backend_.causal_conv(CausalConvForward{tokens / shape_.sequence, shape_.sequence, kernel_,
-                                           xbc(as_const(projected_.view(tokens))), conv_weight_.value.f32(),
-                                           conv_bias_.value.f32(), convolved_.view(tokens)});
+  void convolve(const Pass& pass, std::int64_t tokens) {
+    backend_.causal_conv(CausalConvForward{
+        tokens / shape_.sequence, shape_.sequence, kernel_, xbc(as_const(projected_.view(tokens))),
+        conv_weight_.value.f32(), conv_bias_.value.f32(), convolved_.view(tokens), pass.document_starts});
   }
 
-  void scan(std::int64_t tokens) {
+  void scan(const Pass& pass, std::int64_t tokens) {
     Mamba2Shape shape = shape_;
     shape.batch = tokens / shape.sequence;
-    backend_.scan(
-        ScanForward{shape, scan_inputs(as_const(convolved_.view(tokens)), as_const(projected_.view(tokens))),
-                    scanned_.view(tokens), chunk_states_.f32()});
+    backend_.scan(ScanForward{
+        shape, scan_inputs(pass, as_const(convolved_.view(tokens)), as_const(projected_.view(tokens))),
+        scanned_.view(tokens), chunk_states_.f32()});
   }
 
   /// The input of `out_`.

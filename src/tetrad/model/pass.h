@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/core/trace.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/recipe/recipe.h"
 
@@ -25,12 +26,14 @@ struct Pass {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint32_t microbatch = 0;
-  double progress = 0;    //!< fraction of the token budget
-  float z_loss = 0;       //!< CrossEntropy::z_loss
+  double progress = 0;  //!< fraction of the token budget
+  float z_loss = 0;     //!< CrossEntropy::z_loss
+  Trace* trace = nullptr;
   bool training = false;  //!< keep what the backward pass needs
   bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;
-  bool every_element = false;  //!< behind the telemetry, instead of a sample
+  bool every_element = false;                     //!< behind the telemetry, instead of a sample
+  const std::int32_t* document_starts = nullptr;  //!< of the microbatch (ops/documents.h), set by the decoder
 
   std::vector<OperandStats> stats;        //!< if `telemetry`
   std::optional<std::string> non_finite;  //!< the layer and operand that first had a value that is not finite

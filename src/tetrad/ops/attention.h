@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "tetrad/core/matrix.h"
+#include "tetrad/ops/documents.h"
 
 namespace tetrad {
 
@@ -27,6 +28,7 @@ struct AttentionForward {
   MatrixView k, v;               //!< [batch * sequence, kv_heads * head_dim]
   MutableMatrixView out;         //!< like q
   float* log_sum_exp = nullptr;  //!< [batch, heads, sequence], for the backward pass; null: not wanted
+  const std::int32_t* document_starts = nullptr;  //!< documents.h
 };
 
 struct AttentionBackward {
@@ -34,7 +36,8 @@ struct AttentionBackward {
   MatrixView q, k, v, out;
   const float* log_sum_exp = nullptr;
   MatrixView dout;
-  MutableMatrixView dq, dk, dv;  //!< written
+  MutableMatrixView dq, dk, dv;                   //!< written
+  const std::int32_t* document_starts = nullptr;  //!< documents.h
 };
 
 /// New tokens at the end of one cached sequence: token i sees cache rows 0 … cached + i.

@@ -82,6 +82,9 @@ class Backend {
   }
   /// Waits for operations under way.
   virtual void synchronize() = 0;
+  /// Names what follows, up to end_range(), for the profiler of a device. Ranges lie within each other.
+  virtual void begin_range(const std::string& /*name*/) {}
+  virtual void end_range() {}
   /// Runs `work`, whose operations neither allocate nor download, into a record instead of on the device; the
   /// result replays it at the cost of one launch. Nothing where operations are not launched.
   virtual std::function<void()> record(const std::function<void()>& /*work*/) { return {}; }

@@ -7,13 +7,14 @@
 //   state = state * exp(dt * a) + dt * (x outer B)    [head_dim, state] for each head
 //   y     = state . C + D * x
 //
-// B and C belong to groups: head h uses group h / (heads / groups). Activations are BF16 or f32; state,
-// decays and sums are f32. The scan works on chunks and passes the state between them, so its cost is linear
-// in the sequence and most of it is matrix products.
+// Nothing of the state is left at the first token of a document. B and C belong to groups: head h uses group
+// h / (heads / groups). Activations are BF16 or f32; state, decays and sums are f32. The scan works on chunks
+// and passes the state between them, so its cost is linear in the sequence and most of it is matrix products.
 
 #include <cstdint>
 
 #include "tetrad/core/matrix.h"
+#include "tetrad/ops/documents.h"
 
 namespace tetrad {
 
@@ -31,7 +32,8 @@ struct Mamba2Shape {
   std::int64_t chunks() const { return (sequence + chunk - 1) / chunk; }
 };
 
-/// out[t] = silu(bias + sum_j weight[j] * x[t - kernel + 1 + j]) for each channel, zeros before the sequence.
+/// out[t] = silu(bias + sum_j weight[j] * x[t - kernel + 1 + j]) for each channel, zeros before the
+/// document.
 struct CausalConvForward {
   std::int64_t batch = 0;
   std::int64_t sequence = 0;
@@ -40,6 +42,7 @@ struct CausalConvForward {
   const float* weight = nullptr;  //!< [channels, kernel]
   const float* bias = nullptr;    //!< [channels]
   MutableMatrixView out;
+  const std::int32_t* document_starts = nullptr;  //!< documents.h
 };
 
 struct CausalConvBackward {
@@ -53,6 +56,7 @@ struct CausalConvBackward {
   MutableMatrixView dx;      //!< written
   float* dweight = nullptr;  //!< added to
   float* dbias = nullptr;    //!< added to
+  const std::int32_t* document_starts = nullptr;
 };
 
 /// What the scan reads.
@@ -63,6 +67,7 @@ struct ScanInputs {
   const float* dt_bias = nullptr;  //!< [heads]
   const float* a_log = nullptr;    //!< [heads]
   const float* d = nullptr;        //!< [heads]
+  const std::int32_t* document_starts = nullptr;
 };
 
 struct ScanForward {

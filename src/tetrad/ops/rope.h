@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tetrad/core/matrix.h"
+#include "tetrad/ops/documents.h"
 
 namespace tetrad {
 
@@ -27,9 +28,10 @@ struct Rope {
   MutableMatrixView x;  //!< [batch * sequence, heads * head_dim]
   std::int64_t sequence = 0;
   std::int64_t head_dim = 0;
-  std::int64_t first_position = 0;     //!< position of row 0 of each sequence
-  const float* frequencies = nullptr;  //!< [head_dim / 2]
-  bool inverse = false;                //!< the backward pass turns back
+  std::int64_t first_position = 0;                //!< position of row 0 of each sequence or document
+  const float* frequencies = nullptr;             //!< [head_dim / 2]
+  bool inverse = false;                           //!< the backward pass turns back
+  const std::int32_t* document_starts = nullptr;  //!< documents.h: positions begin anew with each
 };
 
 /// Throws Error where x is not a batch of whole sequences of whole heads.

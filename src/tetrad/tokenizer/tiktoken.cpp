@@ -38,14 +38,27 @@ struct Encoding {
   std::span<const SpecialToken> special;
 };
 
-constexpr std::string_view kLlama3 = "llama3";
+constexpr std::size_t kLlama3Ranks = 128000;
+constexpr std::string_view kBeginOfText = "<|begin_of_text|>";
+
+/// Where Meta's names stand behind the last rank; 256 ids have one, and the others are reserved ones.
+constexpr SpecialToken kLlama3Special[] = {{kBeginOfText, 0},
+                                           {"<|end_of_text|>", 1},
+                                           {"<|start_header_id|>", 6},
+                                           {"<|end_header_id|>", 7},
+                                           {"<|eot_id|>", 9}};
+constexpr SpecialToken kLlama31Special[] = {
+    {kBeginOfText, 0},          {"<|end_of_text|>", 1},   {"<|finetune_right_pad_id|>", 4},
+    {"<|start_header_id|>", 6}, {"<|end_header_id|>", 7}, {"<|eom_id|>", 8},
+    {"<|eot_id|>", 9},          {"<|python_tag|>", 10}};
 
 constexpr Encoding kEncodings[] = {
     {"r50k", "r50k_base.tiktoken", "gpt2", 50256, kR50kSpecial},
     {"p50k", "p50k_base.tiktoken", "gpt2", 50280, kR50kSpecial},
     {"cl100k", "cl100k_base.tiktoken", "cl100k", 100256, kCl100kSpecial},
     {"o200k", "o200k_base.tiktoken", "o200k", 199998, kO200kSpecial},
-    {kLlama3, "", "llama3", 128000, {}},
+    {"llama3", "", "llama3", kLlama3Ranks, kLlama3Special},
+    {"llama3.1", "", "llama3", kLlama3Ranks, kLlama31Special},
 };
 
 constexpr std::size_t kMaxToken = 512;  //!< bytes; the longest published ones have 128
@@ -140,18 +153,15 @@ void add_special(BpeDefinition& definition, std::string_view content, std::size_
   definition.added.push_back({.id = static_cast<std::int32_t>(id), .content = std::string(content)});
 }
 
-/// The 256 names that Meta gave to the ids behind the last rank.
-void add_llama3_special(BpeDefinition& definition) {
+/// The 256 tokens behind the last rank.
+void add_llama3_special(BpeDefinition& definition, std::span<const SpecialToken> named) {
   constexpr int kCount = 256;
   const std::size_t first = definition.tokens.size();
   int reserved = 0;
   for (int i = 0; i < kCount; ++i) {
-    const std::string name = i == 0   ? "<|begin_of_text|>"
-                             : i == 1 ? "<|end_of_text|>"
-                             : i == 6 ? "<|start_header_id|>"
-                             : i == 7 ? "<|end_header_id|>"
-                             : i == 9 ? "<|eot_id|>"
-                                      : fmt::format("<|reserved_special_token_{}|>", reserved++);
+    const auto found = std::ranges::find(named, i, &SpecialToken::id);
+    const std::string name = found != named.end() ? std::string(found->content)
+                                                  : fmt::format("<|reserved_special_token_{}|>", reserved++);
     add_special(definition, name, first + static_cast<std::size_t>(i));
   }
   definition.prefix = {static_cast<std::int32_t>(first)};
@@ -202,8 +212,8 @@ std::unique_ptr<BpeTokenizer> parse_tiktoken(std::string_view text, std::string_
   definition.merges = merges_of(definition.tokens, where);
   const auto ranks = static_cast<std::size_t>(
       std::ranges::count_if(definition.tokens, [](const std::string& token) { return !token.empty(); }));
-  if (encoding->name == kLlama3)
-    add_llama3_special(definition);
+  if (encoding->name.starts_with("llama3"))
+    add_llama3_special(definition, encoding->special);
   else if (ranks == encoding->ranks)
     for (const SpecialToken& token : encoding->special)
       add_special(definition, token.content, static_cast<std::size_t>(token.id));

@@ -14,7 +14,7 @@
 namespace tetrad {
 
 struct TiktokenSpec {
-  std::string encoding;  //!< r50k, p50k, cl100k, o200k or llama3
+  std::string encoding;  //!< r50k, p50k, cl100k, o200k, llama3 or llama3.1
   std::string path;
 };
 
@@ -24,7 +24,7 @@ std::optional<TiktokenSpec> tiktoken_spec(const std::string& spec);
 /// `name` is that of the encoding. Any pair whose bytes are a token may merge, the lowest rank first: the
 /// merges are listed so, and the result is a byte-level BPE like that of a tokenizer.json. The special tokens
 /// are those of the encoding; a file with another number of tokens than the published one gets <|endoftext|>
-/// behind its last (llama3: always 256 behind the last). Throws Error (bad input).
+/// behind its last (llama3, llama3.1: always 256 behind the last). Throws Error (bad input).
 std::unique_ptr<BpeTokenizer> parse_tiktoken(std::string_view text, std::string_view name,
                                              std::string_view where);
 std::unique_ptr<BpeTokenizer> load_tiktoken(const TiktokenSpec& spec);

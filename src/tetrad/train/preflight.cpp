@@ -123,12 +123,7 @@ CheckpointSpace checkpoint_space(const Config& config) {
   constexpr std::int64_t kBytesPerParameter = 12;  // a weight and two moments, F32
   CheckpointSpace space;
   space.each = kBytesPerParameter * parameter_count(config.model);
-  // As the run forecasts it: the newest, one that is being written, the last of the schedule, the best, and
-  // those that stay for good.
-  const CheckpointConfig& kept = config.train.checkpoint;
-  const std::int64_t count = kept.keep + 2 + (kept.keep_best ? 1 : 0) +
-                             (kept.keep_every > 0 ? step_count(config.train) / kept.keep_every : 0);
-  space.most = space.each * count;
+  space.most = space.each * most_checkpoints(config.train);
   std::error_code error;
   fs::path folder = fs::absolute(config.run.out.empty() ? "." : config.run.out, error);
   while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();

@@ -32,6 +32,12 @@ std::int64_t step_count(const TrainConfig& config) {
   return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
 }
 
+std::int64_t most_checkpoints(const TrainConfig& config) {
+  const CheckpointConfig& kept = config.checkpoint;
+  return kept.keep + 2 + (kept.keep_best ? 1 : 0) +
+         (kept.keep_every > 0 ? step_count(config) / kept.keep_every : 0);
+}
+
 MemoryCase memory_case(const Config& config) {
   const TrainConfig& train = config.train;
   return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
@@ -67,6 +73,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
+      document_starts_(dataset_.masks_documents() ? inputs_.size() : 0),
       losses_(inputs_.size()) {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
@@ -217,13 +224,23 @@ Pass Trainer::make_pass(std::int64_t microbatch) const {
   pass.microbatch = static_cast<std::uint32_t>(microbatch);
   pass.progress = progress(state_.step);
   pass.z_loss = static_cast<float>(config_.train.z_loss);
+  pass.trace = trace_.get();
   pass.telemetry = microbatch == 0 && config_.train.telemetry_every > 0 &&
                    (state_.step + 1) % config_.train.telemetry_every == 0;
   return pass;
 }
 
 Ending Trainer::run(const StopSignals& signals) {
+  if (!config_.run.trace.empty()) trace_ = std::make_unique<RunTrace>(backend_, config_.run.trace);
+  const Ending ending = run_steps(signals);
+  finish_trace();
+  return ending;
+}
+
+Ending Trainer::run_steps(const StopSignals& signals) {
+  const std::int64_t first = state_.step;
   while (state_.step < steps_) {
+    if (trace_ && state_.step - first >= config_.run.trace_steps) finish_trace();
     if (signals.received()) {
       save(true);
       log_.say("stopped by a signal after step {}; go on with: tetrad train --resume {}", state_.step,
@@ -282,10 +299,12 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
       outcome.interrupted = true;
       return outcome;
     }
+    const TraceRange range(trace_.get(), "microbatch", i);
     const double begin = steady_seconds();
-    dataset_.next(microbatch_, inputs_, targets_);
+    dataset_.next(microbatch_, inputs_, targets_, document_starts_);
     Pass pass = make_pass(i);
-    decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_);
+    decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_,
+                   document_starts_);
     loss_sum = std::accumulate(losses_.begin(), losses_.end(), loss_sum);
     if (pass.telemetry) outcome.stats = std::move(pass.stats);
     if (pass.non_finite && !first_bad) first_bad = pass;
@@ -364,7 +383,19 @@ void Trainer::roll_back(HealthEvent event) {
   log_.say("went back to step {}; {} sequences are left out", state_.step, state_.rollback_samples);
 }
 
+void Trainer::finish_trace() {
+  const std::unique_ptr<RunTrace> trace = std::move(trace_);
+  if (!trace) return;
+  try {
+    trace->write();
+    log_.say("trace: {}", config_.run.trace);
+  } catch (const Error& error) {
+    log_.say("{}", error.what());
+  }
+}
+
 void Trainer::apply(const StepOutcome& outcome) {
+  const TraceRange range(trace_.get(), "optimizer");
   optimizer_.step(state_.step + 1, outcome.learning_rate, outcome.grad_norm);
   watch_.add(outcome.loss);
   state_.skips_in_row = 0;
@@ -411,6 +442,7 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
 }
 
 void Trainer::evaluate() {
+  const TraceRange range(trace_.get(), "evaluation");
   evaluations_.clear();
   for (const std::string& source : dataset_.source_names()) {
     const TokenSequences* heldout = dataset_.heldout(source);
@@ -444,22 +476,24 @@ bool Trainer::is_time_to_save() const {
 
 void Trainer::save(bool must_succeed) {
   if (saved_step_ == state_.step) return;
+  const bool is_scheduled_here = is_scheduled(state_.step);
+  if (is_scheduled_here) {  // also if it cannot be written: a full disk must not be seen in what comes later
+    state_.scheduled_step = state_.step;
+    if (const std::optional<double> loss = heldout_loss();
+        loss && (!state_.best || *loss < state_.best->loss))
+      state_.best = {state_.step, *loss};
+  }
   RunState state = state_;
   state.data = dataset_.state();
   state.loss_watch = watch_.state();
-  if (is_scheduled(state.step)) {
-    state.scheduled_step = state.step;
-    state.rollbacks = 0;
-    state.rollback_samples = 0;
-    if (const std::optional<double> loss = heldout_loss(); loss && (!state.best || *loss < state.best->loss))
-      state.best = {state.step, *loss};
-  }
+  if (is_scheduled_here) state.rollbacks = state.rollback_samples = 0;
   const CheckpointConfig& wanted = config_.train.checkpoint;
   const auto stays = [&](std::int64_t step) {
     return step == state.scheduled_step || (wanted.keep_best && state.best && step == state.best->step) ||
            (wanted.keep_every > 0 && step > 0 && step % wanted.keep_every == 0);
   };
   saved_at_ = steady_seconds();
+  const TraceRange range(trace_.get(), "checkpoint");
   try {
     metrics_->sync();
     const WrittenCheckpoint written = store_.write(make_snapshot(decoder_, optimizer_, state, texts_), stays);
@@ -487,11 +521,7 @@ std::optional<double> Trainer::heldout_loss() const {
 
 void Trainer::forecast_space(std::uint64_t bytes) {
   if (std::exchange(forecast_space_, true)) return;
-  const CheckpointConfig& wanted = config_.train.checkpoint;
-  // The newest, the one that is being written, the last of the schedule and the best.
-  std::int64_t count = wanted.keep + 2 + (wanted.keep_best ? 1 : 0);
-  if (wanted.keep_every > 0) count += steps_ / wanted.keep_every;
-  count -= std::ssize(store_.list());
+  const std::int64_t count = most_checkpoints(config_.train) - std::ssize(store_.list());
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder_, error);
   const double needed = static_cast<double>(bytes) * static_cast<double>(std::max<std::int64_t>(count, 0));

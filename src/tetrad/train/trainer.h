@@ -23,6 +23,7 @@
 #include "tetrad/train/metrics.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/run_log.h"
+#include "tetrad/train/run_trace.h"
 #include "tetrad/train/signals.h"
 
 namespace tetrad {
@@ -31,6 +32,10 @@ enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 
 /// Steps of a run, from its tokens if that is how it was said.
 std::int64_t step_count(const TrainConfig& config);
+
+/// How many checkpoints are on the disk at once, at most: the newest, one that is being written, the last of the
+/// schedule, the best, and those that stay for good.
+std::int64_t most_checkpoints(const TrainConfig& config);
 
 /// What decides about the memory of a run.
 MemoryCase memory_case(const Config& config);
@@ -77,6 +82,7 @@ class Trainer {
     bool interrupted = false;       //!< by a signal, between two microbatches
   };
 
+  Ending run_steps(const StopSignals& signals);
   void take_weights(const std::filesystem::path& from);
   StepOutcome compute_gradients(const StopSignals& signals);
   void open_metrics(std::int64_t last_step);
@@ -96,6 +102,8 @@ class Trainer {
   void save(bool must_succeed);
   /// Says so if the disk will have no room for the checkpoints to come, each of so many bytes.
   void forecast_space(std::uint64_t bytes);
+  /// Writes the trace, if there is one, and ends it.
+  void finish_trace();
   std::optional<double> heldout_loss() const;
   void load(const FoundCheckpoint& checkpoint, bool changes_are_meant = false);
   /// Throws Error unless the checkpoint is this run's, with its settings and its data.
@@ -127,12 +135,14 @@ class Trainer {
   double saved_at_ = 0;           //!< when it last tried to write one
   bool forecast_space_ = false;   //!< that there is room for the checkpoints to come was looked at
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<RunTrace> trace_;  //!< null: none, or no longer
   MetricsPage* page_ = nullptr;
   std::vector<EvalMetrics> evaluations_;
   std::optional<double> energy_;  //!< the meter after the last step
   double smoothed_seconds_ = 0;   //!< per step, for the remaining time
   double save_seconds_ = 0;       //!< that the last checkpoint took
   std::vector<std::int32_t> inputs_, targets_;
+  std::vector<std::int32_t> document_starts_;  //!< empty: documents are not masked
   std::vector<float> losses_;
 };
 

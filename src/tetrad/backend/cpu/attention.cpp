@@ -31,7 +31,8 @@ struct Problem {
   std::int64_t cached;  //!< keys before the first query
   MatrixView q, k, v;
   MutableMatrixView out;
-  float* log_sum_exp;  //!< may be null
+  float* log_sum_exp;                   //!< may be null
+  const std::int32_t* document_starts;  //!< null, or [batch, sequence] (documents.h)
 
   std::int64_t keys() const { return cached + shape.sequence; }
 };
@@ -67,10 +68,16 @@ struct Square {
   std::int64_t keys;     //!< in the tile
   std::int64_t visible;  //!< keys up to the first query's own: may be none (<= 0) or more than there are;
                          //!< each later query sees one more
+  std::int64_t key;      //!< position of the tile's first
+  const std::int32_t* document_starts;  //!< of the queries, or null
 
   /// Query r sees keys 0 … r: only the lower triangle is worth computing.
   bool is_lower() const { return visible == 1 && rows == keys; }
   std::int64_t columns(std::int64_t row) const { return is_lower() ? padded(row + 1) : padded(keys); }
+  /// Keys of earlier documents than the query's.
+  std::int64_t hidden(std::int64_t row) const {
+    return document_starts == nullptr ? 0 : std::clamp<std::int64_t>(document_starts[row] - key, 0, keys);
+  }
 };
 
 /// Scores of keys that a query does not see become minus infinity.
@@ -78,6 +85,7 @@ void mask(const Square& square, float* scores) {
   for (std::int64_t r = 0; r < square.rows; ++r) {
     float* row = scores + r * kTile;
     const std::int64_t seen = std::clamp<std::int64_t>(square.visible + r, 0, square.keys);
+    std::fill_n(row, square.hidden(r), kMinusInfinity);
     std::fill(row + seen, row + std::max(seen, square.columns(r)), kMinusInfinity);
   }
 }
@@ -95,11 +103,13 @@ void update_softmax(const Square& square, const Tiles& tiles) {
     for (std::int64_t c = 0; c < columns; ++c) largest = row[c] > largest ? row[c] : largest;
     maximum[r] = largest;
   }
-  for (std::int64_t r = 0; r < square.rows; ++r) tiles.factor[r] = fast_exp(tiles.previous[r] - maximum[r]);
+  // Where a query has seen no key of its document yet, any finite reference makes zeros of minus infinity.
+  const auto reference = [&](std::int64_t r) { return maximum[r] == kMinusInfinity ? 0.0f : maximum[r]; };
+  for (std::int64_t r = 0; r < square.rows; ++r) tiles.factor[r] = fast_exp(tiles.previous[r] - reference(r));
   for (std::int64_t r = 0; r < square.rows; ++r) {
     float* row = tiles.scores + r * kTile;
     const std::int64_t columns = square.columns(r);
-    const float largest = maximum[r];
+    const float largest = reference(r);
     const float row_sum = sum_in_lanes<float>(columns, [&](std::int64_t c, float s) {
       row[c] = fast_exp(row[c] - largest);
       return s + row[c];
@@ -121,7 +131,7 @@ void attend(const Square& square, std::int64_t head_dim, const Tiles& tiles) {
     multiply_to_lower(square.rows, head_dim, q, {tiles.keys, kTile}, scores);
   else
     multiply({square.rows, padded(square.keys), head_dim}, q, {tiles.keys, kTile}, scores);
-  if (square.visible < padded(square.keys)) mask(square, tiles.scores);
+  if (square.visible < padded(square.keys) || square.hidden(square.rows - 1) > 0) mask(square, tiles.scores);
   update_softmax(square, tiles);
   if (square.is_lower())
     multiply_add_lower(square.rows, width, tiles.scores, kTile, {tiles.v, width}, out);
@@ -149,14 +159,19 @@ void attend_segment(const Problem& problem, std::int64_t batch, std::int64_t hea
 
   const std::int64_t kv_col = head / (shape.heads / shape.kv_heads) * shape.head_dim;
   const std::int64_t end = problem.cached + first + count;  // of the keys that the last query sees
-  for (std::int64_t key = 0; key < end; key += kTile) {
+  const std::int32_t* starts =
+      problem.document_starts == nullptr ? nullptr : problem.document_starts + queries.row;
+  const std::int64_t begin = starts == nullptr ? 0 : starts[0] / kTile * kTile;  // later queries see no more
+  for (std::int64_t key = begin; key < end; key += kTile) {
     const std::int64_t keys = std::min(kTile, end - key);
     load_keys(problem, {batch * problem.keys() + key, keys, kv_col, shape.head_dim}, tiles);
     for (std::int64_t row = 0; row < count; row += kTile) {
       const std::int64_t rows = std::min(kTile, count - row);
       const std::int64_t visible = problem.cached + first + row - key + 1;
       if (visible + rows <= 1) continue;  // even the last query comes before these keys
-      attend({row, rows, keys, visible}, shape.head_dim, tiles);
+      const Square square{row, rows, keys, visible, key, starts == nullptr ? nullptr : starts + row};
+      if (square.hidden(0) == keys) continue;  // even the first query's document begins after these keys
+      attend(square, shape.head_dim, tiles);
     }
   }
 
@@ -194,12 +209,12 @@ void attend_all(Threads& threads, const Problem& problem) {
 
 void attention(Threads& threads, const AttentionForward& op) {
   check(op);
-  attend_all(threads, {op.shape, 0, op.q, op.k, op.v, op.out, op.log_sum_exp});
+  attend_all(threads, {op.shape, 0, op.q, op.k, op.v, op.out, op.log_sum_exp, op.document_starts});
 }
 
 void attention(Threads& threads, const AttentionDecode& op) {
   check(op);
-  attend_all(threads, {op.shape, op.cached, op.q, op.k, op.v, op.out, nullptr});
+  attend_all(threads, {op.shape, op.cached, op.q, op.k, op.v, op.out, nullptr, nullptr});
 }
 
 }  // namespace tetrad::cpu

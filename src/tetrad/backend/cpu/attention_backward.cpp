@@ -53,8 +53,13 @@ struct Matrices {
 struct Square {
   std::int64_t query, rows;
   std::int64_t key, keys;
+  const std::int32_t* document_starts;  //!< of the queries, or null
 
   bool is_lower() const { return query == key; }
+  /// Keys of earlier documents than the query's.
+  std::int64_t hidden(std::int64_t row) const {
+    return document_starts == nullptr ? 0 : std::clamp<std::int64_t>(document_starts[row] - key, 0, keys);
+  }
 };
 
 /// p: scores to probabilities. ds: gradients of probabilities to gradients of scores.
@@ -69,6 +74,8 @@ void differentiate_softmax(const Square& square, const float* log_sum_exp, const
       p[c] = fast_exp(p[c] - row_log_sum_exp);
       ds[c] = p[c] * (ds[c] - delta);
     }
+    std::fill_n(p, square.hidden(r), 0.0f);
+    std::fill_n(ds, square.hidden(r), 0.0f);
     if (!square.is_lower()) continue;
     std::fill(p + r + 1, p + columns, 0.0f);
     std::fill(ds + r + 1, ds + columns, 0.0f);
@@ -127,8 +134,12 @@ void differentiate_head(const AttentionBackward& op, std::int64_t batch, std::in
     load_rows(op.v, kv, 1, m.v, m.width);
     transpose_tile(m.k, padded(keys), m.width, m.width, m.k_columns, kTile);
     transpose_tile(m.v, padded(keys), m.width, m.width, m.v_columns, kTile);
-    for (std::int64_t query = key; query < sequence; query += kTile)
-      differentiate({query, std::min(kTile, sequence - query), key, keys}, shape.head_dim, log_sum_exp, m);
+    for (std::int64_t query = key; query < sequence; query += kTile) {
+      const Square square{query, std::min(kTile, sequence - query), key, keys,
+                          op.document_starts == nullptr ? nullptr : op.document_starts + part.row + query};
+      if (square.hidden(0) == keys) break;  // so do all later queries come from later documents
+      differentiate(square, shape.head_dim, log_sum_exp, m);
+    }
   }
 
   // q carried the scale into the gradient of the keys; this is the queries' own.

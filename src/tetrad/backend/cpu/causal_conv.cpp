@@ -48,26 +48,71 @@ class Tile {
   std::int64_t history_;
 };
 
-/// out[r] = bias + sum_j weights[j] * in[r + j] for `rows` rows.
-void slide(const float* in, const float* weights, std::int64_t kernel, const float* bias, std::int64_t rows,
+/// The taps of a kernel that count: begin … end - 1.
+struct Taps {
+  std::int64_t begin, end;
+};
+
+/// One sequence is one document: what lies outside it is zero, and all taps count.
+struct OneDocument {
+  std::int64_t kernel;
+
+  Taps backwards_from(std::int64_t /*time*/) const { return {0, kernel}; }
+  Taps forwards_from(std::int64_t /*time*/) const { return {0, kernel}; }
+};
+
+/// A sequence of several documents.
+struct ManyDocuments {
+  std::int64_t kernel, sequence;
+  const std::int32_t* starts;  //!< of the sequence's tokens
+
+  /// Taps lie at time - kernel + 1 … time.
+  Taps backwards_from(std::int64_t time) const {
+    return {std::max<std::int64_t>(0, kernel - 1 - (time - starts[time])), kernel};
+  }
+  /// Taps lie at time … time + kernel - 1.
+  Taps forwards_from(std::int64_t time) const {
+    std::int64_t end = 0;
+    while (end < kernel && time >= 0 && time + end < sequence && starts[time + end] <= time) ++end;
+    return {0, end};
+  }
+};
+
+/// Calls body with what the strip's sequence has of documents.
+template <typename Op, typename Body>
+void with_documents(const Op& op, const Part& strip, const Body& body) {
+  if (op.document_starts == nullptr)
+    body(OneDocument{op.kernel});
+  else
+    body(ManyDocuments{op.kernel, op.sequence, op.document_starts + strip.row});
+}
+
+/// out[r] = bias + sum over j in taps_of(r) of weights[j] * in[r + j], for `rows` rows.
+template <typename TapsOf>
+void slide(const float* in, const float* weights, const TapsOf& taps_of, const float* bias, std::int64_t rows,
            float* out) {
-  for (std::int64_t r = 0; r < rows; ++r)
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Taps taps = taps_of(r);
     for (std::int64_t c = 0; c < kStrip; c += kNativeLanes) {
       F32xN sum = load_native(bias + c);
-      for (std::int64_t j = 0; j < kernel; ++j)
+      for (std::int64_t j = taps.begin; j < taps.end; ++j)
         sum = fused(load_native(weights + j * kStrip + c), load_native(in + (r + j) * kStrip + c), sum);
       store_native(sum, out + r * kStrip + c);
     }
+  }
 }
 
-/// sums[j] += sum over rows of dsum[r] * x[r + j], and sums[kernel] += sum over rows of dsum[r].
-void sum_weight_gradients(const float* dsum, const float* x, std::int64_t kernel, std::int64_t rows,
-                          float* sums) {
+/// sums[j] += sum of dsum[r] * x[r + j] over the rows of which taps_of(r) has j, and sums[kernel] += sum over
+/// all rows of dsum[r].
+template <typename TapsOf>
+void sum_weight_gradients(const float* dsum, const float* x, std::int64_t kernel, const TapsOf& taps_of,
+                          std::int64_t rows, float* sums) {
   for (std::int64_t c = 0; c < kStrip; c += kNativeLanes) {
     for (std::int64_t j = 0; j < kernel; ++j) {
       F32xN sum = load_native(sums + j * kStrip + c);
       for (std::int64_t r = 0; r < rows; ++r)
-        sum = fused(load_native(dsum + r * kStrip + c), load_native(x + (r + j) * kStrip + c), sum);
+        if (j >= taps_of(r).begin)
+          sum = fused(load_native(dsum + r * kStrip + c), load_native(x + (r + j) * kStrip + c), sum);
       store_native(sum, sums + j * kStrip + c);
     }
     F32xN sum = load_native(sums + kernel * kStrip + c);
@@ -92,7 +137,8 @@ Part rows_of(const Part& strip, std::int64_t time, std::int64_t count) {
   return {strip.row + time, count, strip.col, strip.cols};
 }
 
-void convolve_strip(const CausalConvForward& op, const Part& strip) {
+template <typename Documents>
+void convolve_strip(const CausalConvForward& op, const Part& strip, const Documents& documents) {
   thread_local Buffer buffer;
   const std::int64_t kernel = op.kernel;
   Scratch scratch(buffer, Tile::size(kernel - 1) + (kernel + 1 + kTile) * kStrip);
@@ -105,7 +151,8 @@ void convolve_strip(const CausalConvForward& op, const Part& strip) {
   for (std::int64_t t = 0; t < op.sequence; t += kTile) {
     const std::int64_t count = std::min(kTile, op.sequence - t);
     load_rows(op.x, rows_of(strip, t, count), 1, x.rows(), kStrip);
-    slide(x.with_history(), weights, kernel, bias, count, out);
+    const auto taps_of = [&](std::int64_t r) { return documents.backwards_from(t + r); };
+    slide(x.with_history(), weights, taps_of, bias, count, out);
     for (std::int64_t i = 0; i < count * kStrip; ++i) out[i] = silu(out[i]);
     store_rows(out, kStrip, op.out, rows_of(strip, t, count));
     x.move_on(count);
@@ -136,17 +183,21 @@ struct StripMatrices {
 
 /// dx of the `count` tokens that end kernel - 1 before the end of the tile: a token's dx is complete kernel -
 /// 1 tokens later. `end` is the time at the end of the tile.
-void store_complete(const CausalConvBackward& op, const Part& strip, const StripMatrices& m, std::int64_t end,
-                    std::int64_t count) {
+template <typename Documents>
+void store_complete(const CausalConvBackward& op, const Part& strip, const Documents& documents,
+                    const StripMatrices& m, std::int64_t end, std::int64_t count) {
   const std::int64_t first = end - (op.kernel - 1) - count;
   const std::int64_t before = std::min(count, std::max<std::int64_t>(0, -first));
-  slide(m.dsum.with_history(), m.backwards, op.kernel, m.zeros, count, m.out);
+  const auto taps_of = [&](std::int64_t r) { return documents.forwards_from(first + r); };
+  slide(m.dsum.with_history(), m.backwards, taps_of, m.zeros, count, m.out);
   store_rows(m.out + before * kStrip, kStrip, op.dx, rows_of(strip, first + before, count - before));
   m.dsum.move_on(count);
 }
 
 /// `sums` gets the gradients of the strip's weights and bias: [kernel + 1, kStrip].
-void differentiate_strip(const CausalConvBackward& op, const Part& strip, float* sums) {
+template <typename Documents>
+void differentiate_strip(const CausalConvBackward& op, const Part& strip, const Documents& documents,
+                         float* sums) {
   thread_local Buffer buffer;
   const std::int64_t kernel = op.kernel;
   const StripMatrices m(Scratch(buffer, StripMatrices::size(kernel)), kernel);
@@ -161,17 +212,18 @@ void differentiate_strip(const CausalConvBackward& op, const Part& strip, float*
     float* dsum = m.dsum.rows();
     load_rows(op.x, rows_of(strip, t, count), 1, m.x.rows(), kStrip);
     load_rows(op.dout, rows_of(strip, t, count), 1, dsum, kStrip);
-    slide(m.x.with_history(), m.weights, kernel, m.bias, count, m.out);
+    const auto taps_of = [&](std::int64_t r) { return documents.backwards_from(t + r); };
+    slide(m.x.with_history(), m.weights, taps_of, m.bias, count, m.out);
     for (std::int64_t i = 0; i < count * kStrip; ++i) dsum[i] *= silu_gradient(m.out[i]);
-    sum_weight_gradients(dsum, m.x.with_history(), kernel, count, sums);
+    sum_weight_gradients(dsum, m.x.with_history(), kernel, taps_of, count, sums);
     m.x.move_on(count);
-    store_complete(op, strip, m, t + count, count);
+    store_complete(op, strip, documents, m, t + count, count);
   }
   // Nothing comes after the sequence.
   for (std::int64_t left = kernel - 1; left > 0; left -= kTile) {
     const std::int64_t count = std::min(kTile, left);
     std::fill_n(m.dsum.rows(), count * kStrip, 0.0f);
-    store_complete(op, strip, m, op.sequence + kernel - 1 - left + count, count);
+    store_complete(op, strip, documents, m, op.sequence + kernel - 1 - left + count, count);
   }
 }
 
@@ -179,8 +231,9 @@ void differentiate_strip(const CausalConvBackward& op, const Part& strip, float*
 
 void causal_conv(Threads& threads, const CausalConvForward& op) {
   check(op);
-  for_each_strip(threads, op.batch, op.sequence, op.x.cols,
-                 [&](const Part& strip, std::int64_t /*batch*/) { convolve_strip(op, strip); });
+  for_each_strip(threads, op.batch, op.sequence, op.x.cols, [&](const Part& strip, std::int64_t /*batch*/) {
+    with_documents(op, strip, [&](const auto& documents) { convolve_strip(op, strip, documents); });
+  });
 }
 
 void causal_conv(Threads& threads, const CausalConvBackward& op) {
@@ -191,7 +244,9 @@ void causal_conv(Threads& threads, const CausalConvBackward& op) {
   const std::int64_t strip_size = (op.kernel + 1) * kStrip;
   float* sums = workspace(buffer, op.batch * strips * strip_size);
   for_each_strip(threads, op.batch, op.sequence, channels, [&](const Part& strip, std::int64_t batch) {
-    differentiate_strip(op, strip, sums + (batch * strips + strip.col / kStrip) * strip_size);
+    float* strip_sums = sums + (batch * strips + strip.col / kStrip) * strip_size;
+    with_documents(op, strip,
+                   [&](const auto& documents) { differentiate_strip(op, strip, documents, strip_sums); });
   });
   for (std::int64_t batch = 0; batch < op.batch; ++batch)
     for (std::int64_t channel = 0; channel < channels; ++channel) {

@@ -37,24 +37,26 @@ void rope(Threads& threads, const Rope& op) {
   const Rotations rotations(threads, op);
   const std::int64_t half = op.head_dim / 2;
   with_element(op.x.dtype, "rope", [&]<typename T>(T) {
-    parallel_ranges(threads, op.x.rows, rows_per_piece(op.x.cols),
-                    [&](std::int64_t first, std::int64_t last) {
-                      for (std::int64_t row = first; row < last; ++row) {
-                        const float* cosine = rotations.cosine.data() + row % op.sequence * half;
-                        const float* sine = rotations.sine.data() + row % op.sequence * half;
-                        for (std::int64_t head = 0; head < op.x.cols; head += op.head_dim) {
-                          T* left = row_of<T>(op.x, row) + head;
-                          T* right = left + half;
+    parallel_ranges(
+        threads, op.x.rows, rows_per_piece(op.x.cols), [&](std::int64_t first, std::int64_t last) {
+          for (std::int64_t row = first; row < last; ++row) {
+            const std::int64_t start = op.document_starts == nullptr ? 0 : op.document_starts[row];
+            const std::int64_t position = row % op.sequence - start;
+            const float* cosine = rotations.cosine.data() + position * half;
+            const float* sine = rotations.sine.data() + position * half;
+            for (std::int64_t head = 0; head < op.x.cols; head += op.head_dim) {
+              T* left = row_of<T>(op.x, row) + head;
+              T* right = left + half;
 #pragma omp simd
-                          for (std::int64_t i = 0; i < half; ++i) {
-                            const float l = load(left[i]);
-                            const float r = load(right[i]);
-                            store(left[i], l * cosine[i] - r * sine[i]);
-                            store(right[i], r * cosine[i] + l * sine[i]);
-                          }
-                        }
-                      }
-                    });
+              for (std::int64_t i = 0; i < half; ++i) {
+                const float l = load(left[i]);
+                const float r = load(right[i]);
+                store(left[i], l * cosine[i] - r * sine[i]);
+                store(right[i], r * cosine[i] + l * sine[i]);
+              }
+            }
+          }
+        });
   });
 }
 

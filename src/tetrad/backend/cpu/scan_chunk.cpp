@@ -15,8 +15,9 @@ ChunkTask::ChunkTask(const Mamba2Shape& shape, std::int64_t index)
     : batch(index / shape.groups / shape.chunks()),
       chunk(index / shape.groups % shape.chunks()),
       group(index % shape.groups),
-      row(batch * shape.sequence + chunk * shape.chunk),
-      length(std::min(shape.chunk, shape.sequence - chunk * shape.chunk)),
+      time(chunk * shape.chunk),
+      row(batch * shape.sequence + time),
+      length(std::min(shape.chunk, shape.sequence - time)),
       head(group * (shape.heads / shape.groups)),
       heads(shape.heads / shape.groups),
       is_first(chunk == 0),
@@ -42,6 +43,9 @@ void ChunkSteps::compute(const ScanInputs& in, const ChunkTask& task, std::int64
     dt[t] = softplus(raw[t]);
     decay[t] = fast_exp(dt[t] * a);
   }
+  if (in.document_starts != nullptr)  // nothing of the state is left where a document begins
+    for (std::int64_t t = 0; t < length; ++t)
+      if (in.document_starts[task.row + t] == task.time + t) decay[t] = 0;
   std::fill(dt + length, dt + padded(length), 0.0f);
   float product = 1;
   for (std::int64_t t = 0; t < length; ++t) prefix[t] = product *= decay[t];

@@ -13,6 +13,7 @@ namespace tetrad::cpu {
 /// A task: one chunk of one sequence, and the heads of one group, which share B and C.
 struct ChunkTask {
   std::int64_t batch, chunk, group;
+  std::int64_t time;         //!< the first token's, in its sequence
   std::int64_t row;          //!< first row in the activations
   std::int64_t length;       //!< tokens
   std::int64_t head, heads;  //!< of the group
@@ -39,7 +40,7 @@ std::int64_t chunk_tasks(const Mamba2Shape& shape);
 struct ChunkSteps {
   float* raw;     //!< [L] with dt_bias: what softplus is taken of
   float* dt;      //!< [L], zeros up to a multiple of kVector
-  float* decay;   //!< [L] exp(dt * a)
+  float* decay;   //!< [L] exp(dt * a); 0 where a document begins
   float* prefix;  //!< [L] product of decays 0 … t: what is left of the state before the chunk
   float* suffix;  //!< [L] product of decays t + 1 … L - 1: what reaches the state after the chunk
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <nvtx3/nvToolsExt.h>
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -101,6 +103,8 @@ class CudaBackend final : public Backend {
   }
 
   void synchronize() override { entered()->synchronize(); }
+  void begin_range(const std::string& name) override { nvtxRangePushA(name.c_str()); }
+  void end_range() override { nvtxRangePop(); }
   std::function<void()> record(const std::function<void()>& work) override {
     const Entered device = entered();
     return [this, graph = cuda::record(device, work)] { graph.launch(entered()); };

@@ -38,28 +38,31 @@ __global__ void __launch_bounds__(kAnyThreads) any_forward_kernel(Parameters<T> 
   load_own_row(shape, p.q.row(q_row) + query.head * shape.head_dim, query.exists, own);
 
   const int end = min(shape.cached + query.last_token + 1, (split + 1) * p.split_keys);
+  const int first_key = shape.first_key(batch, query.token);
   float sums[kAnyColumns] = {};
   float largest = -INFINITY;
   float sum = 0;
   for (int key = split * p.split_keys; key < end; key += kAnyOthers) {
     const int count = min(kAnyOthers, end - key);
     const int seen = max(0, min(count, shape.cached + query.token + 1 - key));
+    const int hidden = max(0, first_key - key);
+    const bool sees = lane >= hidden && lane < seen;
     const std::int64_t col = kv_head * shape.head_dim;
     __syncthreads();
     load_tile<T, kWidth>(shape, p.k.row(kv_row + key) + col, p.k.stride, count, tile);
     __syncthreads();
-    const float score = lane < seen ? dot(shape, own, tile) * shape.scale : -INFINITY;
+    const float score = sees ? dot(shape, own, tile) * shape.scale : -INFINITY;
     __syncthreads();
     load_tile<T, kWidth>(shape, p.v.row(kv_row + key) + col, p.v.stride, count, tile);
     __syncthreads();
     const float previous = largest;
     largest = fmaxf(largest, warp_max(score));
     const float factor = previous == largest ? 1 : expf(previous - largest);
-    const float weight = lane < seen ? expf(score - largest) : 0;
+    const float weight = sees ? expf(score - largest) : 0;
     sum = sum * factor + warp_sum(weight);
 #pragma unroll
     for (float& column : sums) column *= factor;
-    add_rows(shape, tile, weight, 0, seen, sums);
+    add_rows(shape, tile, weight, hidden, seen, sums);
   }
 
   if (!query.exists) return;
@@ -126,7 +129,7 @@ void attention_of_any_shape(Device& device, const AttentionProblem& problem) {
   const AttentionShape& shape = problem.shape;
   const auto attend = [&]<typename T>(T, auto width) {
     Parameters<T> p{};
-    p.shape = any_shape(shape, problem.cached);
+    p.shape = any_shape(shape, problem.cached, problem.document_starts);
     p.query_blocks = static_cast<int>(ceil_div(shape.sequence * p.shape.group, kAnyRows));
     p.q = view_as<T>(problem.q);
     p.k = view_as<T>(problem.k);

@@ -24,22 +24,30 @@ struct AnyShape {
   int group;  //!< query heads of one key/value head
   int head_dim;
   float scale;
+  const std::int32_t* document_starts;  //!< null, or [batch, sequence]
 
   /// Columns of a row in shared memory, a multiple of 4: the last ones may be zeros.
   __host__ __device__ int width() const { return (head_dim + 3) / 4 * 4; }
   /// Between rows of a tile, so that neighbouring lanes' rows lie in different banks.
   __host__ __device__ int stride() const { return width() + 4; }
   __host__ __device__ int tile_size() const { return kAnyOthers * stride(); }
+
+  /// The first key that a query sees.
+  __device__ int first_key(std::int64_t batch, int query) const {
+    return document_starts == nullptr ? 0 : document_starts[batch * sequence + query];
+  }
 };
 
-inline AnyShape any_shape(const AttentionShape& shape, std::int64_t cached) {
+inline AnyShape any_shape(const AttentionShape& shape, std::int64_t cached,
+                          const std::int32_t* document_starts) {
   return {static_cast<int>(shape.sequence),
           static_cast<int>(cached),
           static_cast<int>(shape.heads),
           static_cast<int>(shape.kv_heads),
           static_cast<int>(shape.heads / shape.kv_heads),
           static_cast<int>(shape.head_dim),
-          shape.scale};
+          shape.scale,
+          document_starts};
 }
 
 /// A warp's row of the matrix to shared memory; zeros where it does not exist.

@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(kAnyThreads) any_queries_kernel(Parameters<T> 
   const std::int64_t position = (batch * shape.heads + query.head) * shape.sequence + query.token;
   const float log_sum_exp = p.log_sum_exp[position];
   const float delta = p.delta[position];
+  const int first_key = shape.first_key(batch, query.token);
 
   float sums[kAnyColumns] = {};
   for (int key = 0; key <= query.last_token; key += kAnyOthers) {
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kAnyThreads) any_queries_kernel(Parameters<T> 
     load_tile<T, kWidth>(shape, p.k.row(row + key) + kv_col, p.k.stride, count, tile);
     __syncthreads();
     const float probability = expf(dot(shape, own_q, tile) * shape.scale - log_sum_exp);
-    add_rows(shape, tile, probability * (gradient - delta), 0, seen, sums);
+    add_rows(shape, tile, probability * (gradient - delta), max(0, first_key - key), seen, sums);
   }
   if (query.exists) store_row(shape, sums, shape.scale, p.dq.row(row + query.token) + col);
 }
@@ -111,7 +112,9 @@ __global__ void __launch_bounds__(kAnyThreads) any_keys_kernel(Parameters<T> p) 
       __syncthreads();
       const std::int64_t position =
           (batch * shape.heads + head) * shape.sequence + query + min(lane, count - 1);
-      const float probability = expf(dot(shape, own_k, q_tile) * shape.scale - p.log_sum_exp[position]);
+      const float score = dot(shape, own_k, q_tile) * shape.scale;
+      const bool sees = shape.first_key(batch, query + min(lane, count - 1)) <= key;
+      const float probability = sees ? expf(score - p.log_sum_exp[position]) : 0;
       const float gradient = dot(shape, own_v, dout_tile);
       add_rows(shape, dout_tile, probability, begin, count, dv);
       add_rows(shape, q_tile, probability * (gradient - p.delta[position]), begin, count, dk);
@@ -127,7 +130,7 @@ void attention_of_any_shape(Device& device, const AttentionBackward& op) {
   const AttentionShape& shape = op.shape;
   const auto differentiate = [&]<typename T>(T, auto width) {
     Parameters<T> p{};
-    p.shape = any_shape(shape, 0);
+    p.shape = any_shape(shape, 0, op.document_starts);
     p.q = view_as<T>(op.q);
     p.k = view_as<T>(op.k);
     p.v = view_as<T>(op.v);

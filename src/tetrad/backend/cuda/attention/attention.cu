@@ -15,10 +15,12 @@ bool fits_tensor_cores(const AttentionShape& shape, const Views&... views) {
          ((views.dtype == DType::bf16 && is_wide(views)) && ...);
 }
 
-/// Decided by shape alone: the same problem gets the same kernels, and so the same bits, in every run.
-bool wants_cudnn(const Device& device, const AttentionShape& shape, const float* log_sum_exp, bool is_best) {
-  if (device.attention_engine == AttentionEngine::own) return false;
-  if (!is_wide(log_sum_exp) || !cudnn_serves(device, shape)) return false;
+/// Decided by shape alone: the same problem gets the same kernels, and so the same bits, in every run. The
+/// graphs for cuDNN know no documents.
+template <typename Op>
+bool wants_cudnn(const Device& device, const Op& op, bool is_best) {
+  if (device.attention_engine == AttentionEngine::own || op.document_starts != nullptr) return false;
+  if (!is_wide(static_cast<const float*>(op.log_sum_exp)) || !cudnn_serves(device, op.shape)) return false;
   return is_best || device.attention_engine != AttentionEngine::best;
 }
 
@@ -34,9 +36,8 @@ void attend(Device& device, const AttentionProblem& problem, bool tensor_cores) 
 void attention(Device& device, const AttentionForward& op) {
   check(op);
   const bool tensor_cores = fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out);
-  if (tensor_cores && wants_cudnn(device, op.shape, op.log_sum_exp, true) && attention_by_cudnn(device, op))
-    return;
-  attend(device, {op.shape, 0, op.q, op.k, op.v, op.out, op.log_sum_exp}, tensor_cores);
+  if (tensor_cores && wants_cudnn(device, op, true) && attention_by_cudnn(device, op)) return;
+  attend(device, {op.shape, 0, op.q, op.k, op.v, op.out, op.log_sum_exp, op.document_starts}, tensor_cores);
 }
 
 void attention(Device& device, const AttentionBackward& op) {
@@ -44,7 +45,7 @@ void attention(Device& device, const AttentionBackward& op) {
   const bool tensor_cores =
       fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out, op.dout, op.dq, op.dk, op.dv);
   const bool repeats = device.attention_engine != AttentionEngine::unrepeatable_library;
-  if (tensor_cores && wants_cudnn(device, op.shape, op.log_sum_exp, keeps_scores(op.shape)) &&
+  if (tensor_cores && wants_cudnn(device, op, keeps_scores(op.shape)) &&
       attention_by_cudnn(device, op, {.deterministic = repeats}))
     return;
   if (tensor_cores)
@@ -57,7 +58,7 @@ void attention(Device& device, const AttentionDecode& op) {
   // Few queries leave most of the tensor cores' tile of 128 empty, and it does not share out the keys.
   constexpr std::int64_t kFewestQueries = 64;
   check(op);
-  attend(device, {op.shape, op.cached, op.q, op.k, op.v, op.out, nullptr},
+  attend(device, {op.shape, op.cached, op.q, op.k, op.v, op.out, nullptr, nullptr},
          op.shape.sequence >= kFewestQueries && fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out));
 }
 

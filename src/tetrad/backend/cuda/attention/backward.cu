@@ -27,7 +27,7 @@ __global__ void delta_kernel(BackwardParameters p, std::int64_t rows) {
     p.delta[(row / p.sequence * p.heads + head) * p.sequence + row % p.sequence] = sum;
 }
 
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 void backward(Device& device, const AttentionBackward& op) {
   constexpr int kThreads = 256;
   const AttentionShape& shape = op.shape;
@@ -47,17 +47,20 @@ void backward(Device& device, const AttentionBackward& op) {
   p.dk = view_as<Bf16>(op.dk);
   p.dv = view_as<Bf16>(op.dv);
   p.log_sum_exp = op.log_sum_exp;
+  p.document_starts = op.document_starts;
   p.delta = device.scratch<float>(Device::attention, rows * shape.heads);
   launch(device, ceil_div(rows * shape.heads * (kDim / 8), kThreads), kThreads, 0, delta_kernel<kDim>, p,
          rows);
-  differentiate_keys<kDim, kWarpgroups>(device, shape, p);
-  differentiate_queries<kDim, kWarpgroups>(device, shape, p);
+  differentiate_keys<kDim, kWarpgroups, kDocuments>(device, shape, p);
+  differentiate_queries<kDim, kWarpgroups, kDocuments>(device, shape, p);
 }
 
 }  // namespace
 
 void attention_on_tensor_cores(Device& device, const AttentionBackward& op) {
-  with_engine(device, op.shape, [&](auto dim, auto warpgroups) { backward<dim, warpgroups>(device, op); });
+  with_engine(device, op, [&](auto dim, auto warpgroups, auto documents) {
+    backward<dim, warpgroups, documents>(device, op);
+  });
 }
 
 }  // namespace tetrad::cuda

@@ -18,13 +18,14 @@ struct BackwardParameters {
   float scale;
   View<const Bf16> q, k, v, out, dout;
   View<Bf16> dq, dk, dv;
-  const float* log_sum_exp;  //!< [batch, heads, sequence]
-  float* delta;              //!< dout . out, like it
+  const float* log_sum_exp;             //!< [batch, heads, sequence]
+  float* delta;                         //!< dout . out, like it
+  const std::int32_t* document_starts;  //!< null, or [batch, sequence]
 };
 
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 void differentiate_keys(Device& device, const AttentionShape& shape, BackwardParameters p);
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 void differentiate_queries(Device& device, const AttentionShape& shape, BackwardParameters p);
 
 }  // namespace tetrad::cuda

@@ -26,20 +26,21 @@ struct Cut<kDim, true> {
   static constexpr int kBlocks = 1;
 };
 
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 struct Sizes : Cut<kDim, kWarpgroups> {
   using Base = Cut<kDim, kWarpgroups>;
   using KeyTile = Tile<kDim, Base::kKeys>;
   using QueryTile = Tile<kDim, Base::kQueries>;
   static constexpr int kThreads = Base::kKeys / Base::Engine::kRows * Base::Engine::kGroup;
-  static constexpr unsigned kNumbers =
-      2 * Base::kQueries * sizeof(float);  //!< log_sum_exp and delta of a tile
+  static constexpr bool kHasDocuments = kDocuments;
+  /// log_sum_exp and delta of a tile, and where its queries' documents begin.
+  static constexpr unsigned kNumbers = (kDocuments ? 3 : 2) * Base::kQueries * sizeof(float);
   static constexpr unsigned kBytes = 2 * KeyTile::kBytes + 4 * QueryTile::kBytes + 2 * kNumbers;
   static_assert(kThreads >= 2 * Base::kQueries && Base::kKeys % Base::kQueries == 0);
 };
 
 /// What a block owns, and where the tiles of queries that it walks over come from: those at or after its
-/// keys, for each head of the group.
+/// keys, up to the last that sees one of them, for each head of the group.
 template <typename Size>
 struct Walk {
   using QueryTile = typename Size::QueryTile;
@@ -55,11 +56,26 @@ struct Walk {
     kv_head = pair % p.kv_heads;
     first = static_cast<int>(blockIdx.x) / p.pairs * Size::kKeys;  // the first keys have the most queries
     tiles = (p.sequence + Size::kQueries - 1) / Size::kQueries - first / Size::kQueries;
+    if constexpr (Size::kHasDocuments) tiles = tiles_before_later_documents();
+  }
+  /// Tiles up to the first whose queries are all of documents that begin after the keys: starts only grow.
+  __device__ int tiles_before_later_documents() const {
+    const RowDocuments<true> documents(p.document_starts, batch, p.sequence);
+    int some = 1;  // the first tile has the keys' own queries
+    int all = tiles;
+    while (some < all) {
+      const int middle = (some + all) / 2;
+      if (documents.start(first + middle * Size::kQueries) >= first + Size::kKeys)
+        all = middle;
+      else
+        some = middle + 1;
+    }
+    return some;
   }
   __device__ int steps() const { return tiles * p.group; }
   __device__ int query(int index) const { return first + index % tiles * Size::kQueries; }
 
-  /// Queries and dout, then log_sum_exp and delta of them.
+  /// Queries and dout, then log_sum_exp and delta of them, then where their documents begin.
   __device__ void copy(int index, unsigned tile, unsigned numbers) const {
     const std::int64_t head = kv_head * p.group + index / tiles;
     const std::int64_t row = batch * p.sequence + query(index);
@@ -73,12 +89,15 @@ struct Walk {
     const float* from = (thread < Size::kQueries ? p.log_sum_exp : p.delta) +
                         (batch * p.heads + head) * p.sequence + query(index);
     copy_async<4>(numbers + static_cast<unsigned>(thread) * 4, from + (i < count ? i : 0), i < count);
+    if (!Size::kHasDocuments || thread >= Size::kQueries) return;
+    copy_async<4>(numbers + static_cast<unsigned>(2 * Size::kQueries + thread) * 4,
+                  p.document_starts + row + (i < count ? i : 0), i < count);
   }
 };
 
-template <bool kMasked, int kM, int kN>
+template <bool kMasked, bool kDocuments, int kM, int kN>
 __device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
-                                    int key, int query) {
+                                    const int* starts, int key, int query) {
   const int lane = lane_index();
 #pragma unroll
   for (int n = 0; n < kN; ++n)
@@ -86,23 +105,27 @@ __device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale, con
     for (int c = 0; c < 2; ++c) {
       const int col = 8 * n + lane % 4 * 2 + c;
       const float offset = log_sum_exp[col] * kLog2E;
+      const int start = kDocuments ? starts[col] : 0;
 #pragma unroll
       for (int i = 0; i < 2 * kM; ++i) {
         float& p = scores[i / 2][n][i % 2 * 2 + c];
         p = exp2_fast(p * scale - offset);
-        if (kMasked && key + 8 * i + lane / 4 > query + col) p = 0;
+        const int own_key = key + 8 * i + lane / 4;
+        if (kMasked && own_key > query + col) p = 0;
+        if (kDocuments && own_key < start) p = 0;
       }
     }
 }
 
-/// From scores [keys, queries] to probabilities. `key` and `query` are the first ones' positions.
-template <int kM, int kN>
+/// From scores [keys, queries] to probabilities. `key` and `query` are the first ones' positions, `starts`
+/// those of the queries' documents.
+template <bool kDocuments, int kM, int kN>
 __device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scale, const float* log_sum_exp,
-                                          int key, int query) {
+                                          const int* starts, int key, int query) {
   if (query < key + 16 * kM)
-    exponentiate<true>(scores, scale, log_sum_exp, key, query);
+    exponentiate<true, kDocuments>(scores, scale, log_sum_exp, starts, key, query);
   else
-    exponentiate<false>(scores, scale, log_sum_exp, key, query);
+    exponentiate<false, kDocuments>(scores, scale, log_sum_exp, starts, key, query);
 }
 
 /// From gradients of probabilities to those of scores.
@@ -122,10 +145,11 @@ __device__ inline void differentiate(const float (&probabilities)[kM][kN][4], fl
     }
 }
 
-template <int kDim, bool kWarpgroups>
-__global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim, kWarpgroups>::kBlocks)
+template <int kDim, bool kWarpgroups, bool kDocuments>
+__global__ void __launch_bounds__(Sizes<kDim, kWarpgroups, kDocuments>::kThreads,
+                                  Sizes<kDim, kWarpgroups, kDocuments>::kBlocks)
     keys_kernel(BackwardParameters p) {
-  using Size = Sizes<kDim, kWarpgroups>;
+  using Size = Sizes<kDim, kWarpgroups, kDocuments>;
   using Engine = typename Size::Engine;
   using KeyTile = typename Size::KeyTile;
   using QueryTile = typename Size::QueryTile;
@@ -169,6 +193,8 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
       if (query + Size::kStep <= group_key) continue;  // all of them come before the keys
       const float* const log_sum_exp = reinterpret_cast<float*>(numbers + index % 2 * Size::kNumbers) + step;
       const float* const delta = log_sum_exp + Size::kQueries;
+      const auto* const starts = reinterpret_cast<const int*>(delta + Size::kQueries);
+      if (kDocuments && starts[0] >= group_key + Engine::kRows) continue;  // or are of later documents
       float scores[kM][kN][4];
       float ds[kM][kN][4];
       Engine::begin();
@@ -177,7 +203,7 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
       Engine::template multiply_rows<KeyTile, QueryTile>(ds, v_tile, group_row<Engine>(), dout_tile, step);
       Engine::end_batch();
       Engine::template wait<1>(scores);
-      find_probabilities(scores, scale, log_sum_exp, warp_key, query);
+      find_probabilities<kDocuments>(scores, scale, log_sum_exp, starts, warp_key, query);
       Fragment p_left[kM][kN / 2];
       to_fragments(scores, p_left);
       Engine::template wait<0>(ds);
@@ -206,16 +232,20 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
 
 }  // namespace
 
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 void differentiate_keys(Device& device, const AttentionShape& shape, BackwardParameters p) {
-  using Size = Sizes<kDim, kWarpgroups>;
+  using Size = Sizes<kDim, kWarpgroups, kDocuments>;
   p.pairs = static_cast<int>(shape.batch * shape.kv_heads);
   launch_with_shared(device, ceil_div(shape.sequence, Size::kKeys) * p.pairs, Size::kThreads, Size::kBytes,
-                     keys_kernel<kDim, kWarpgroups>, p);
+                     keys_kernel<kDim, kWarpgroups, kDocuments>, p);
 }
-template void differentiate_keys<64, false>(Device&, const AttentionShape&, BackwardParameters);
-template void differentiate_keys<64, true>(Device&, const AttentionShape&, BackwardParameters);
-template void differentiate_keys<128, false>(Device&, const AttentionShape&, BackwardParameters);
-template void differentiate_keys<128, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<64, false, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<64, false, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<64, true, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<64, true, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<128, false, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<128, false, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<128, true, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_keys<128, true, true>(Device&, const AttentionShape&, BackwardParameters);
 
 }  // namespace tetrad::cuda

@@ -34,9 +34,10 @@ struct Sizes : Cut<kDim, kWarpgroups> {
   static constexpr unsigned kBytes = 2 * QueryTile::kBytes + 4 * KeyTile::kBytes;
 };
 
-template <bool kMasked, int kM, int kN>
+template <bool kMasked, bool kDocuments, int kM, int kN>
 __device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale,
-                                    const float (&log_sum_exp)[2 * kM], int query, int key) {
+                                    const float (&log_sum_exp)[2 * kM], const int (&starts)[2 * kM],
+                                    int query, int key) {
   const int lane = lane_index();
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -47,19 +48,23 @@ __device__ inline void exponentiate(float (&scores)[kM][kN][4], float scale,
         const int i = 2 * m + e / 2;
         float& p = scores[m][n][e];
         p = exp2_fast(p * scale - log_sum_exp[i]);
-        if (kMasked && key + 8 * n + lane % 4 * 2 + e % 2 > query + 8 * i + lane / 4) p = 0;
+        const int own_key = key + 8 * n + lane % 4 * 2 + e % 2;
+        if (kMasked && own_key > query + 8 * i + lane / 4) p = 0;
+        if (kDocuments && own_key < starts[i]) p = 0;
       }
 }
 
 /// From scores [queries, keys] to probabilities. Row i of a lane is row g + 8i of the warp; its log_sum_exp
-/// is in units of log 2. `query` and `key` are the first ones' positions.
-template <int kM, int kN>
+/// is in units of log 2. `query` and `key` are the first ones' positions, `starts` those of the rows'
+/// documents.
+template <bool kDocuments, int kM, int kN>
 __device__ inline void find_probabilities(float (&scores)[kM][kN][4], float scale,
-                                          const float (&log_sum_exp)[2 * kM], int query, int key) {
+                                          const float (&log_sum_exp)[2 * kM], const int (&starts)[2 * kM],
+                                          int query, int key) {
   if (key + 8 * kN - 1 > query)
-    exponentiate<true>(scores, scale, log_sum_exp, query, key);
+    exponentiate<true, kDocuments>(scores, scale, log_sum_exp, starts, query, key);
   else
-    exponentiate<false>(scores, scale, log_sum_exp, query, key);
+    exponentiate<false, kDocuments>(scores, scale, log_sum_exp, starts, query, key);
 }
 
 /// From gradients of probabilities to those of scores.
@@ -88,7 +93,7 @@ __device__ inline void load_numbers(const BackwardParameters& p, std::int64_t pa
   }
 }
 
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim, kWarpgroups>::kBlocks)
     queries_kernel(BackwardParameters p) {
   using Size = Sizes<kDim, kWarpgroups>;
@@ -118,7 +123,9 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
   copy_tile<QueryTile, Size::kThreads>(q_tile, p.q.row(row + first) + col, p.q.stride, p.sequence - first);
   copy_tile<QueryTile, Size::kThreads>(dout_tile, p.dout.row(row + first) + col, p.dout.stride,
                                        p.sequence - first);
-  copy_keys(0);
+  const RowDocuments<kDocuments> documents(p.document_starts, pair / p.heads, p.sequence);
+  const int first_tile = documents.start(first) / Size::kKeys;
+  copy_keys(first_tile);
 
   const int group_query = first + group_row<Engine>();
   const int warp_query = first + warp_row<Engine>();
@@ -126,9 +133,12 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
   float log_sum_exp[2 * kM];
   float delta[2 * kM];
   load_numbers<kM>(p, pair, warp_query, log_sum_exp, delta);
+  int starts[2 * kM];
+  documents.template load<kM>(warp_query, starts);
+  const int group_begin = documents.start(group_query);
   float dq[kM][kDim / 8][4] = {};
   const int tiles = (min(first + Size::kQueries, p.sequence) + Size::kKeys - 1) / Size::kKeys;
-  for (int tile = 0; tile < tiles; ++tile) {
+  for (int tile = first_tile; tile < tiles; ++tile) {
     wait_for_copies();
     Engine::publish();
     __syncthreads();  // the tile is there, and nobody reads the one before it any more
@@ -138,7 +148,8 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
 #pragma unroll 1
     for (int step = 0; step < Size::kKeys; step += Size::kStep) {
       const int key = tile * Size::kKeys + step;
-      if (key >= group_query + Engine::kRows) continue;  // all of them come after the queries
+      if (key >= group_query + Engine::kRows) continue;              // all of them come after the queries
+      if (kDocuments && key + Size::kStep <= group_begin) continue;  // or are of earlier documents
       float scores[kM][kN][4];
       float ds[kM][kN][4];
       Engine::begin();
@@ -148,7 +159,7 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
                                                          k_tile + KeyTile::kBytes, step);
       Engine::end_batch();
       Engine::template wait<1>(scores);
-      find_probabilities(scores, scale, log_sum_exp, warp_query, key);
+      find_probabilities<kDocuments>(scores, scale, log_sum_exp, starts, warp_query, key);
       Engine::template wait<0>(ds);
       differentiate(scores, ds, delta);
       Fragment left[kM][kN / 2];
@@ -170,16 +181,20 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
 
 }  // namespace
 
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 void differentiate_queries(Device& device, const AttentionShape& shape, BackwardParameters p) {
   using Size = Sizes<kDim, kWarpgroups>;
   p.pairs = static_cast<int>(shape.batch * shape.heads);
   launch_with_shared(device, ceil_div(shape.sequence, Size::kQueries) * p.pairs, Size::kThreads, Size::kBytes,
-                     queries_kernel<kDim, kWarpgroups>, p);
+                     queries_kernel<kDim, kWarpgroups, kDocuments>, p);
 }
-template void differentiate_queries<64, false>(Device&, const AttentionShape&, BackwardParameters);
-template void differentiate_queries<64, true>(Device&, const AttentionShape&, BackwardParameters);
-template void differentiate_queries<128, false>(Device&, const AttentionShape&, BackwardParameters);
-template void differentiate_queries<128, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_queries<64, false, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_queries<64, false, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_queries<64, true, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_queries<64, true, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_queries<128, false, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_queries<128, false, true>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_queries<128, true, false>(Device&, const AttentionShape&, BackwardParameters);
+template void differentiate_queries<128, true, true>(Device&, const AttentionShape&, BackwardParameters);
 
 }  // namespace tetrad::cuda

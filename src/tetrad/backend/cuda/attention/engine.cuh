@@ -112,6 +112,27 @@ struct WarpgroupEngine {
   }
 };
 
+/// Where the documents of one sequence begin; without documents, it and its uses vanish.
+template <bool kDocuments>
+struct RowDocuments {
+  const std::int32_t* starts;
+  int sequence;
+
+  __device__ RowDocuments(const std::int32_t* all_starts, std::int64_t batch, int of_sequence)
+      : starts(kDocuments ? all_starts + batch * of_sequence : nullptr), sequence(of_sequence) {}
+
+  /// The first key that a query sees; queries after the end of the sequence count as the last.
+  __device__ int start(int query) const {
+    return kDocuments ? starts[query < sequence ? query : sequence - 1] : 0;
+  }
+  /// For a lane's rows of a warp, whose first is at `query`.
+  template <int kM>
+  __device__ void load(int query, int (&out)[2 * kM]) const {
+#pragma unroll
+    for (int i = 0; i < 2 * kM; ++i) out[i] = start(query + 8 * i + lane_index() / 4);
+  }
+};
+
 /// The first row of the thread's group.
 template <typename Engine>
 __device__ inline int group_row() {

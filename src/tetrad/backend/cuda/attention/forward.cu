@@ -44,6 +44,7 @@ struct Parameters {
   View<const Bf16> q, k, v;
   View<Bf16> out;
   float* log_sum_exp;
+  const std::int32_t* document_starts;
 };
 
 /// The running softmax of a lane's rows, in units of log 2. Row i is row g + 8i of the warp.
@@ -51,11 +52,17 @@ template <int kM>
 struct Softmax {
   float largest[2 * kM];  //!< score, which the exponents are relative to
   float sum[2 * kM];      //!< over the lane's own columns
+
+  /// Where a row has seen no key of its document yet, any finite number makes zeros of minus infinity.
+  template <bool kDocuments>
+  __device__ float reference(int i) const {
+    return kDocuments && largest[i] == -INFINITY ? 0.0f : largest[i];
+  }
 };
 
 /// Scores become probabilities relative to the largest so far; earlier sums and results are scaled to it,
 /// unless no row of the warp has a larger one.
-template <int kM, int kN, int kOut>
+template <bool kDocuments, int kM, int kN, int kOut>
 __device__ inline void update_softmax(float (&scores)[kM][kN][4], float scale, Softmax<kM>& softmax,
                                       float (&out)[kM][kOut][4]) {
   float factor[2 * kM];
@@ -91,7 +98,7 @@ __device__ inline void update_softmax(float (&scores)[kM][kN][4], float scale, S
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int i = 2 * m + e / 2;
-        const float p = exp2_fast(scores[m][n][e] * scale - softmax.largest[i]);
+        const float p = exp2_fast(scores[m][n][e] * scale - softmax.template reference<kDocuments>(i));
         scores[m][n][e] = p;
         softmax.sum[i] += p;
       }
@@ -109,6 +116,18 @@ __device__ inline void mask(float (&scores)[kM][kN][4], int query, int key) {
       for (int e = 0; e < 4; ++e)
         if (key + 8 * n + lane % 4 * 2 + e % 2 > query + 16 * m + e / 2 * 8 + lane / 4)
           scores[m][n][e] = -INFINITY;
+}
+
+/// Keys of earlier documents do not count, either. `starts` are those of the lane's rows.
+template <int kM, int kN>
+__device__ inline void mask_documents(float (&scores)[kM][kN][4], const int (&starts)[2 * kM], int key) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (key + 8 * n + lane_index() % 4 * 2 + e % 2 < starts[2 * m + e / 2]) scores[m][n][e] = -INFINITY;
 }
 
 /// Writes the results of a warp, whose rows begin at `row` of the tile and at `first` of the sequence.
@@ -131,7 +150,7 @@ __device__ inline void finish(const Parameters& p, Softmax<kM>& softmax,
   store_rows<QueryTile, kM>(out, factor, tile, row, to, p.out.stride, count);
 }
 
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim, kWarpgroups>::kBlocks)
     forward_kernel(Parameters p) {
   using Size = Sizes<kDim, kWarpgroups>;
@@ -160,7 +179,10 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
   };
   copy_tile<QueryTile, Size::kThreads>(q_tile, p.q.row(batch * p.sequence + first) + head * kDim, p.q.stride,
                                        p.sequence - first);
-  copy_keys(0);
+  // Documents are not for decoding: nothing is cached, and keys and queries count alike.
+  const RowDocuments<kDocuments> documents(p.document_starts, batch, p.sequence);
+  const int first_tile = documents.start(first) / Size::kKeys;
+  copy_keys(first_tile);
 
   const int position = p.cached + first;
   const int group_end =
@@ -172,15 +194,19 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
 #pragma unroll
   for (int i = 0; i < 2 * kM; ++i) softmax.largest[i] = -INFINITY, softmax.sum[i] = 0;
   float out[kM][kDim / 8][4] = {};
+  int starts[2 * kM];
+  documents.template load<kM>(warp_first, starts);
+  const int group_begin = documents.start(first + group_row<Engine>());
 
   const int tiles = (min(position + Size::kQueries, keys) + Size::kKeys - 1) / Size::kKeys;
-  for (int tile = 0; tile < tiles; ++tile) {
+  for (int tile = first_tile; tile < tiles; ++tile) {
     wait_for_copies();
     Engine::publish();
     __syncthreads();  // the tile is there, and nobody reads the one before it any more
     if (tile + 1 < tiles) copy_keys(tile + 1);
     const int key = tile * Size::kKeys;
     if (idle || key >= group_end) continue;
+    if (kDocuments && key + Size::kKeys <= group_begin) continue;  // all of them are of earlier documents
     const unsigned k_tile = kv_tiles + tile % 2 * 2 * KeyTile::kBytes;
     float scores[kM][kN][4];
     Engine::begin();
@@ -188,7 +214,8 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
     Engine::end_batch();
     Engine::template wait<0>(scores);
     if (key + Size::kKeys - 1 > p.cached + warp_first) mask(scores, p.cached + warp_first, key);
-    update_softmax(scores, scale, softmax, out);
+    if (kDocuments && key < starts[2 * kM - 1]) mask_documents(scores, starts, key);
+    update_softmax<kDocuments>(scores, scale, softmax, out);
     Fragment probabilities[kM][kN / 2];
     to_fragments(scores, probabilities);
     Engine::begin(probabilities, out);
@@ -201,7 +228,7 @@ __global__ void __launch_bounds__(Sizes<kDim, kWarpgroups>::kThreads, Sizes<kDim
     finish<QueryTile>(p, softmax, out, shared, warp_row<Engine>(), pair, warp_first);
 }
 
-template <int kDim, bool kWarpgroups>
+template <int kDim, bool kWarpgroups, bool kDocuments>
 void forward(Device& device, const AttentionProblem& problem) {
   using Size = Sizes<kDim, kWarpgroups>;
   const AttentionShape& shape = problem.shape;
@@ -218,15 +245,17 @@ void forward(Device& device, const AttentionProblem& problem) {
   p.v = view_as<Bf16>(problem.v);
   p.out = view_as<Bf16>(problem.out);
   p.log_sum_exp = problem.log_sum_exp;
+  p.document_starts = problem.document_starts;
   launch_with_shared(device, std::int64_t{p.tiles} * p.pairs, Size::kThreads, Size::kBytes,
-                     forward_kernel<kDim, kWarpgroups>, p);
+                     forward_kernel<kDim, kWarpgroups, kDocuments>, p);
 }
 
 }  // namespace
 
 void attention_on_tensor_cores(Device& device, const AttentionProblem& problem) {
-  with_engine(device, problem.shape,
-              [&](auto dim, auto warpgroups) { forward<dim, warpgroups>(device, problem); });
+  with_engine(device, problem, [&](auto dim, auto warpgroups, auto documents) {
+    forward<dim, warpgroups, documents>(device, problem);
+  });
 }
 
 }  // namespace tetrad::cuda

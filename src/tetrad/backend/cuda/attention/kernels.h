@@ -10,13 +10,15 @@
 
 namespace tetrad::cuda {
 
-/// Forward and decode are one problem: query i of a sequence sees its keys 0 … cached + i.
+/// Forward and decode are one problem: query i of a sequence sees its keys up to cached + i, from 0 or, if
+/// there are documents, from its own document's first.
 struct AttentionProblem {
   AttentionShape shape;
   std::int64_t cached;
   MatrixView q, k, v;
   MutableMatrixView out;
-  float* log_sum_exp;  //!< may be null
+  float* log_sum_exp;                   //!< may be null
+  const std::int32_t* document_starts;  //!< null, or [batch, sequence]
 
   std::int64_t keys() const { return cached + shape.sequence; }
 };
@@ -37,14 +39,21 @@ inline bool has_warpgroups(const Device& device) {
 #endif
 }
 
-/// Calls body with the dimension of the heads, 64 or 128, and whether warpgroups multiply.
-template <typename Body>
-void with_engine(const Device& device, const AttentionShape& shape, const Body& body) {
-  const auto with_dim = [&](auto warpgroups) {
-    if (shape.head_dim == 64)
-      body(std::integral_constant<int, 64>{}, warpgroups);
+/// Calls body with the dimension of the heads, 64 or 128, whether warpgroups multiply, and whether there are
+/// documents.
+template <typename Op, typename Body>
+void with_engine(const Device& device, const Op& op, const Body& body) {
+  const auto with_documents = [&](auto dim, auto warpgroups) {
+    if (op.document_starts == nullptr)
+      body(dim, warpgroups, std::false_type{});
     else
-      body(std::integral_constant<int, 128>{}, warpgroups);
+      body(dim, warpgroups, std::true_type{});
+  };
+  const auto with_dim = [&](auto warpgroups) {
+    if (op.shape.head_dim == 64)
+      with_documents(std::integral_constant<int, 64>{}, warpgroups);
+    else
+      with_documents(std::integral_constant<int, 128>{}, warpgroups);
   };
   if (has_warpgroups(device))
     with_dim(std::true_type{});

@@ -11,11 +11,13 @@ namespace {
 /// after it.
 template <typename T, int kWidth>
 __global__ void rope_kernel(View<T> x, Extent extent, std::int64_t sequence, std::int64_t half,
-                            std::int64_t first_position, const float* frequencies, float direction) {
+                            std::int64_t first_position, const float* frequencies, float direction,
+                            const std::int32_t* document_starts) {
   for_each_group<kWidth>(extent, [&](std::int64_t row, std::int64_t pair) {
     const std::int64_t at = pair % half;
     T* left = x.row(row) + pair / half * (2 * half) + at;
-    const auto position = static_cast<float>(first_position + row % sequence);
+    const std::int64_t start = document_starts == nullptr ? 0 : document_starts[row];
+    const auto position = static_cast<float>(first_position + row % sequence - start);
     float l[kWidth];
     float r[kWidth];
     load(left, l);
@@ -44,7 +46,7 @@ void rope(Device& device, const Rope& op) {
   with_type(op.x.dtype, [&]<typename T>(T) {
     with_width(is_wide(op.x) && half % kWide == 0, [&](auto width) {
       launch_groups<width>(device, extent, rope_kernel<T, width>, view_as<T>(op.x), extent, op.sequence, half,
-                           op.first_position, op.frequencies, op.inverse ? -1.0f : 1.0f);
+                           op.first_position, op.frequencies, op.inverse ? -1.0f : 1.0f, op.document_starts);
     });
   });
 }

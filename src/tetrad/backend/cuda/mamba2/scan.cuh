@@ -53,14 +53,22 @@ template <typename T>
 struct ScanViews {
   View<const T> x, b, c, dt;
   const float *dt_bias, *a_log, *d;
+  const std::int32_t* document_starts;
 };
 template <typename T>
 ScanViews<T> views_of(const ScanInputs& in) {
   return {
-      view_as<T>(in.x), view_as<T>(in.b), view_as<T>(in.c), view_as<T>(in.dt), in.dt_bias, in.a_log, in.d};
+      view_as<T>(in.x),  view_as<T>(in.b), view_as<T>(in.c), view_as<T>(in.dt), in.dt_bias, in.a_log, in.d,
+      in.document_starts};
 }
 
-/// Time steps and decays of every token and head: [batch * sequence, heads].
+/// Whether a document begins at the token of this row, the `time`-th of its sequence.
+__device__ inline bool begins_document(const std::int32_t* starts, std::int64_t row, std::int64_t time) {
+  return starts != nullptr && starts[row] == time;
+}
+
+/// Time steps and decays of every token and head: [batch * sequence, heads]. The decay of a document's first
+/// token is zero: nothing of the state is left.
 struct Steps {
   float *dt, *decay;
 };

@@ -114,10 +114,11 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
   SharedTile<kState>{memory.c, 0}.template copy_rows<kGradientThreads, kTile>(
       op.in.c.row(task.row) + task.group * kState, op.in.c.stride, task.length);
   fetch_head(op, task, 0, memory);
+  const ScanSteps all_steps = steps_of(op.in);
   RawSteps raw;
   if (is_first_warp) {
-    raw.load(op.in.dt, task.row, task.head, task.length);
-    raw.compute(op.in.dt_bias[task.head], -expf(op.in.a_log[task.head]), memory.steps[0]);
+    raw.load(all_steps, task.row, task.tile * kTile, task.head, task.length);
+    raw.compute(all_steps, task.head, memory.steps[0]);
   }
   wait_for_copies<0>();
   __syncthreads();
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
     if (!is_last) fetch_head(op, task, turn + 1, memory);
     if (is_first_warp) {
       if (turn > 0) finish_head(op, task, turn - 1, memory);
-      if (!is_last) raw.load(op.in.dt, task.row, head + 1, task.length);
+      if (!is_last) raw.load(all_steps, task.row, task.tile * kTile, head + 1, task.length);
     }
     differentiate_mix<kState>(place, turn, steps, memory, products, dproducts);
     __syncthreads();  // mix and shares are there
@@ -149,8 +150,7 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
     store_rows(dx, s < task.length ? out : nullptr, s + 8 < task.length ? out + 8 * op.dx.stride : nullptr);
     differentiate_keys<kState>(place, turn, steps, memory, db, dc);
     sum_segments(memory);
-    if (is_first_warp && !is_last)
-      raw.compute(op.in.dt_bias[head + 1], -expf(op.in.a_log[head + 1]), memory.steps[(turn + 1) % 2]);
+    if (is_first_warp && !is_last) raw.compute(all_steps, head + 1, memory.steps[(turn + 1) % 2]);
     __syncthreads();  // the segments' sums are there
     sum_below(steps, memory);
     __syncthreads();  // so are those of whole columns

@@ -163,12 +163,13 @@ __global__ void __launch_bounds__(kScanThreads, 2)
     commit_copies();
   };
 
+  const ScanSteps all_steps = steps_of(in);
   RawSteps raw;
   fetch(0);
   fetch_queries(0);
   if (is_first_warp) {
-    raw.load(in.dt, row, head, length_of(0));
-    raw.compute(in.dt_bias[head], -expf(in.a_log[head]), memory.steps[0]);
+    raw.load(all_steps, row, 0, head, length_of(0));
+    raw.compute(all_steps, head, memory.steps[0]);
   }
   StateShare<kState> state;
   state.set_zero();
@@ -186,7 +187,8 @@ __global__ void __launch_bounds__(kScanThreads, 2)
     __syncthreads();  // inputs, steps and state are there; nobody reads the buffers of the tile before
     if (!is_last) {
       fetch(tile + 1);
-      if (is_first_warp) raw.load(in.dt, row + std::int64_t{tile + 1} * kTile, head, length_of(tile + 1));
+      const int time = (tile + 1) * kTile;
+      if (is_first_warp) raw.load(all_steps, row + time, time, head, length_of(tile + 1));
     }
     if (chunk_states != nullptr && std::int64_t{tile} * kTile % shape.chunk == 0) {
       const std::int64_t chunks = (shape.sequence + shape.chunk - 1) / shape.chunk;
@@ -212,7 +214,7 @@ __global__ void __launch_bounds__(kScanThreads, 2)
     if (is_last) return;
     state.advance(thread, steps.total(), x, b, steps.weight);
     state.store(thread, shared_state);
-    if (is_first_warp) raw.compute(in.dt_bias[head], -expf(in.a_log[head]), memory.steps[(tile + 1) % 2]);
+    if (is_first_warp) raw.compute(all_steps, head, memory.steps[(tile + 1) % 2]);
   }
 }
 

@@ -19,7 +19,7 @@ struct LongLog {
 };
 
 /// Time steps and decays of one head over a tile. Decays are kept as logarithms to the base 2, and none is
-/// less than 2^kLeastLog, which is zero.
+/// less than 2^kLeastLog, which is zero, and the decay of a document's first token.
 struct TileSteps {
   float raw[kTile];    //!< with dt_bias: what softplus is taken of; -infinity after the end of the sequence
   float dt[kTile];     //!< zeros after the end of the sequence
@@ -33,6 +33,16 @@ struct TileSteps {
   __device__ float total() const { return left[kTile - 1]; }
 };
 
+/// What steps and decays are computed from.
+struct ScanSteps {
+  View<const Bf16> dt;
+  const float *dt_bias, *a_log;
+  const std::int32_t* document_starts;  //!< or null
+};
+__host__ __device__ inline ScanSteps steps_of(const ScanViews<Bf16>& in) {
+  return {in.dt, in.dt_bias, in.a_log, in.document_starts};
+}
+
 /// Product of decays s + 1 … t from the sums up to both. A huge step does not take the digits of the small
 /// ones after it.
 __device__ inline float decay_between(const LongLog& t, const LongLog& s) {
@@ -41,27 +51,36 @@ __device__ inline float decay_between(const LongLog& t, const LongLog& s) {
 
 /// One warp's loads of the raw steps of a tile, two neighbours for each lane, long before they are used.
 struct RawSteps {
-  float of[2];
+  std::uint32_t of[2];  //!< the bits of an f32; of BF16's they need the upper half, and bit 0 says that a
+                        //!< document begins: registers are few
 
-  __device__ void load(const View<const Bf16>& dt, std::int64_t row, std::int64_t head, int length) {
+  /// `row` is that of the tile's first token, the `time`-th of its sequence.
+  __device__ void load(const ScanSteps& in, std::int64_t row, int time, std::int64_t head, int length) {
     const int t = static_cast<int>(threadIdx.x) % kWarp * 2;
 #pragma unroll
-    for (int i = 0; i < 2; ++i)  // softplus(-infinity) is 0
-      of[i] = t + i < length ? to_f32(dt.row(row + t + i)[head]) : -INFINITY;
+    for (int i = 0; i < 2; ++i) {
+      of[i] = __float_as_uint(-INFINITY);  // softplus of it is 0
+      if (t + i >= length) continue;
+      of[i] = __float_as_uint(to_f32(in.dt.row(row + t + i)[head]));
+      if (begins_document(in.document_starts, row + t + i, time + t + i)) of[i] |= 1u;
+    }
   }
 
-  /// `rate` is -exp(A_log).
-  __device__ void compute(float bias, float rate, TileSteps& out) const {
+  __device__ void compute(const ScanSteps& in, std::int64_t head, TileSteps& out) const {
     constexpr float kLog2E = 1.44269504f;
+    const float bias = in.dt_bias[head];
+    const float rate = -expf(in.a_log[head]);
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     float dt[2];
     double log[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      out.raw[2 * lane + i] = of[i] + bias;
-      dt[i] = softplus(of[i] + bias);
+      const float raw = __uint_as_float(of[i] & 0xffff0000u) + bias;
+      const bool begins = (of[i] & 1u) != 0;
+      out.raw[2 * lane + i] = raw;
+      dt[i] = softplus(raw);
       const float decay = dt[i] * rate * kLog2E;
-      log[i] = decay < TileSteps::kLeastLog ? TileSteps::kLeastLog : decay;
+      log[i] = begins || decay < TileSteps::kLeastLog ? TileSteps::kLeastLog : decay;
     }
     double sum = log[0] + log[1];
 #pragma unroll

@@ -12,12 +12,12 @@ constexpr int kMostWarps = 4;
 constexpr std::int64_t kSharedBytes = 48 * 1024;
 
 template <typename T>
-__global__ void steps_kernel(Extent extent, View<const T> dt, const float* dt_bias, const float* a_log,
-                             Steps steps) {
+__global__ void steps_kernel(Extent extent, ScanViews<T> in, std::int64_t sequence, Steps steps) {
   for_each_group<1>(extent, [&](std::int64_t row, std::int64_t head) {
-    const float step = softplus(to_f32(dt.row(row)[head]) + dt_bias[head]);
+    const float step = softplus(to_f32(in.dt.row(row)[head]) + in.dt_bias[head]);
     steps.dt[row * extent.cols + head] = step;
-    steps.decay[row * extent.cols + head] = expf(step * -expf(a_log[head]));
+    steps.decay[row * extent.cols + head] =
+        begins_document(in.document_starts, row, row % sequence) ? 0.0f : expf(step * -expf(in.a_log[head]));
   });
 }
 
@@ -135,7 +135,7 @@ void launch_channels(Device& device, const Mamba2Shape& shape, std::int64_t runs
 void scan_steps(Device& device, const Mamba2Shape& shape, const ScanInputs& in, const Steps& steps) {
   const Extent extent{shape.batch * shape.sequence, shape.heads};
   with_type(in.dt.dtype, [&]<typename T>(T) {
-    launch_groups<1>(device, extent, steps_kernel<T>, extent, view_as<T>(in.dt), in.dt_bias, in.a_log, steps);
+    launch_groups<1>(device, extent, steps_kernel<T>, extent, views_of<T>(in), shape.sequence, steps);
   });
 }
 

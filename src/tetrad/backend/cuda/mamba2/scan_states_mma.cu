@@ -23,8 +23,7 @@ template <int kState, bool kForwards>
 struct Passing {
   View<const Bf16> rows;  //!< x or dy
   View<const Bf16> keys;  //!< B or C
-  View<const Bf16> dt;
-  const float *dt_bias, *a_log;
+  ScanSteps steps;
   std::int64_t runs;   //!< in a sequence
   const float* start;  //!< [batch, runs, heads, kHeadDim, kState]; null: zeros
   Bf16* out;           //!< [batch, tiles, heads, kHeadDim, kState]
@@ -69,8 +68,8 @@ __global__ void __launch_bounds__(kScanThreads, 2)
   RawSteps raw;
   fetch(0);
   if (is_first_warp) {
-    raw.load(op.dt, row_of(0), head, length_of(0));
-    raw.compute(op.dt_bias[head], -expf(op.a_log[head]), memory.steps[0]);
+    raw.load(op.steps, row_of(0), tile_of(0) * kTile, head, length_of(0));
+    raw.compute(op.steps, head, memory.steps[0]);
   }
   StateShare<kState> state;
   state.set_zero();
@@ -85,14 +84,14 @@ __global__ void __launch_bounds__(kScanThreads, 2)
     __syncthreads();  // inputs and steps are there; nobody reads the buffers of the tile before
     if (!is_last) {
       fetch(i + 1);
-      if (is_first_warp) raw.load(op.dt, row_of(i + 1), head, length_of(i + 1));
+      if (is_first_warp) raw.load(op.steps, row_of(i + 1), tile_of(i + 1) * kTile, head, length_of(i + 1));
     }
     store_state(thread, state, op.out + ((batch * tiles + tile_of(i)) * shape.heads + head) * kSize);
     if (is_last) return;
     const TileSteps& steps = memory.steps[i % 2];
     state.advance(thread, steps.total(), {memory.rows[i % 2], thread % kWarp},
                   {memory.keys[i % 2], thread % kWarp}, kForwards ? steps.weight : steps.left);
-    if (is_first_warp) raw.compute(op.dt_bias[head], -expf(op.a_log[head]), memory.steps[(i + 1) % 2]);
+    if (is_first_warp) raw.compute(op.steps, head, memory.steps[(i + 1) % 2]);
   }
 }
 
@@ -115,17 +114,18 @@ void with_state(std::int64_t state, const Body& body) {
 
 void scan_mma_tile_states(Device& device, const ScanBackward& op, Bf16* states) {
   with_state(op.shape.state, [&](auto state) {
-    launch_passing<state, true>(device, op.shape,
-                                {view_as<Bf16>(op.in.x), view_as<Bf16>(op.in.b), view_as<Bf16>(op.in.dt),
-                                 op.in.dt_bias, op.in.a_log, op.shape.chunks(), op.chunk_states, states});
+    launch_passing<state, true>(
+        device, op.shape,
+        {view_as<Bf16>(op.in.x), view_as<Bf16>(op.in.b), steps_of(views_of<Bf16>(op.in)), op.shape.chunks(),
+         op.chunk_states, states});
   });
 }
 
 void scan_mma_state_gradients(Device& device, const ScanBackward& op, Bf16* dstates) {
   with_state(op.shape.state, [&](auto state) {
-    launch_passing<state, false>(device, op.shape,
-                                 {view_as<Bf16>(op.dy), view_as<Bf16>(op.in.c), view_as<Bf16>(op.in.dt),
-                                  op.in.dt_bias, op.in.a_log, 1, nullptr, dstates});
+    launch_passing<state, false>(
+        device, op.shape,
+        {view_as<Bf16>(op.dy), view_as<Bf16>(op.in.c), steps_of(views_of<Bf16>(op.in)), 1, nullptr, dstates});
   });
 }
 
