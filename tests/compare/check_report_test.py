@@ -50,7 +50,7 @@ MUTANTS = [
     ("a table wider than a phone", "study", "phone", ".wide { overflow-x: auto;", ".wide { overflow-x: visible;"),
     ("blocks called layers", "study", "rendered", "${pattern.length} blocks", "${pattern.length} layers"),
     ("tables that scroll in secret", "study", "phone", "no-repeat scroll; }", "no-repeat local; }"),
-    ("a tick cut off", "study", "axes", "Math.min(at, this.width - HALF_LETTER * label.length)", "at"),
+    ("a tick cut off", "study", "axes", "Math.min(at, this.width - HALF_LETTER * label.length)", "Math.max(at, this.width - 2)"),
     ("controls on paper", "quickstart", "print", "nav, .controls, #theme,", "nav, #theme,"),
     ("a download with a wrong value", "quickstart", "downloads", "listOf(trial.loss)[i]", "listOf(trial.loss)[i]?.toFixed(3)"),
     ("a download that loses a trial", "study", "downloads", "for (const trial of listOf(arm.trials)) {",
