@@ -66,7 +66,7 @@ TEST(CompletionRequest, ReadsEveryMember) {
   const CompletionRequest request = parse(R"({"model": "small", "prompt": "a", "max_tokens": 3, "n": 2,
       "best_of": 2, "temperature": 0.5, "top_p": 0.9, "top_k": 7, "seed": -1, "logprobs": 5, "echo": true,
       "stop": ["x", "\u0000"], "stream": false, "suffix": null, "presence_penalty": 0, "frequency_penalty": 0.0,
-      "logit_bias": {}, "user": "me", "return_token_ids": true})");
+      "logit_bias": {}, "user": "me", "return_token_ids": true, "ignore_eos": true})");
   EXPECT_EQ(request.max_tokens, 3);
   EXPECT_EQ(request.n, 2);
   EXPECT_EQ(request.sampling.temperature, 0.5);
@@ -74,7 +74,7 @@ TEST(CompletionRequest, ReadsEveryMember) {
   EXPECT_EQ(request.sampling.top_k, 7);
   EXPECT_EQ(request.sampling.seed, UINT64_MAX);
   EXPECT_EQ(request.logprobs, 5);
-  EXPECT_TRUE(request.echo && request.return_token_ids);
+  EXPECT_TRUE(request.echo && request.return_token_ids && request.ignore_eos);
   EXPECT_EQ(request.stop, std::vector<std::string>({"x", std::string(1, '\0')}));
 }
 
@@ -132,7 +132,7 @@ TEST(CompletionRequest, RefusesWhatItCannotDo) {
            {R"("logit_bias": {"1": 2})", "logit_bias"},
            {R"("repetition_penalty": 1.1)", "repetition_penalty"},
            {R"("min_p": 0.1)", "min_p"},
-           {R"("ignore_eos": true)", "ignore_eos"},
+           {R"("use_beam_search": true)", "use_beam_search"},
            {R"("stop_token_ids": [1])", "stop_token_ids"},
            {R"("tools": [{}])", "tools"},
            {R"("response_format": {"type": "json_object"})", "response_format"},

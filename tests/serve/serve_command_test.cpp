@@ -235,7 +235,8 @@ TEST_F(ServeCommand, StreamsEndWithTheirClients) {
   const Server server({run(), "--max-length", "70000", "--batch", "1"});
   {
     HttpClient client(server.port());
-    client.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 65000, "n": 4,
+    client.send(HttpClient::post_request("/v1/completions",
+                                         R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 4,
         "stream": true})"));
     while (client.received().find("data: ") == std::string::npos) ASSERT_TRUE(client.receive_some());
   }
@@ -246,7 +247,8 @@ TEST_F(ServeCommand, StreamsEndWithTheirClients) {
 TEST_F(ServeCommand, SoMuchIsUnderWayAndNoMore) {
   // A token takes a quarter of a kilobyte: there is room for four of these, and some small ones.
   const Server server({run(), "--max-length", "70000", "--memory-budget", "280000000"});
-  const std::string large = R"({"prompt": "a", "max_tokens": 65000, "n": 4, "stream": true})";
+  const std::string large =
+      R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 4, "stream": true})";
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 4; ++i) {
     HttpClient& client = *clients.emplace_back(std::make_unique<HttpClient>(server.port()));
@@ -257,7 +259,10 @@ TEST_F(ServeCommand, SoMuchIsUnderWayAndNoMore) {
   EXPECT_EQ(refused.status, 503);
   EXPECT_NE(refused.head.find("Retry-After: 1\r\n"), std::string::npos);
   EXPECT_EQ(server.complete(R"({"prompt": "a", "max_tokens": 2})").status, 200) << "what is small still fits";
-  EXPECT_EQ(server.complete(R"({"prompt": "a", "max_tokens": 65000, "n": 4, "logprobs": 5})").status, 413)
+  EXPECT_EQ(
+      server.complete(R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 4, "logprobs": 5})")
+          .status,
+      413)
       << "what never fits does not wait";
   clients.clear();
   int status = 503;  // until the server has noticed
@@ -277,7 +282,8 @@ TEST_F(ServeCommand, ClientsThatGoAwayAreForgotten) {
     half.send("POST /tokenize HTTP/1.1\r\nContent-Le");
     HttpClient waiting(server.port());
     // It would take minutes, and nothing else could be computed meanwhile.
-    waiting.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 65000, "n": 4,
+    waiting.send(HttpClient::post_request("/v1/completions",
+                                          R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 4,
         "temperature": 0})"));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -307,7 +313,8 @@ TEST_F(ServeCommand, SignalEndsItWhenRequestsAreAnswered) {
 TEST_F(ServeCommand, WorkThatTakesTooLongIsGivenUpAtTheEnd) {
   Server server({run(), "--max-length", "70000", "--grace", "0.2"});
   HttpClient client(server.port());
-  client.send(HttpClient::post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 65000, "n": 4,
+  client.send(HttpClient::post_request("/v1/completions",
+                                       R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 4,
       "temperature": 0})"));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   server.program().send(SIGTERM);

@@ -196,6 +196,7 @@ CompletionRequest parse_completion_request(std::string_view body, const Completi
   if (members.find("logprobs") != nullptr) request.logprobs = members.integer("logprobs", 0, 0, kMaxLogprobs);
   request.echo = members.boolean("echo");
   request.return_token_ids = members.boolean("return_token_ids");
+  request.ignore_eos = members.boolean("ignore_eos");
   request.prompts = parse_prompts(members.find("prompt"), context);
   for (std::string& warning : members.warnings()) request.warnings.push_back(std::move(warning));
   check_lengths(request, context);
@@ -233,6 +234,7 @@ CompletionRequest parse_chat_request(std::string_view body, const CompletionCont
   members.refuse_unless("logprobs", false, "only /v1/completions has them here");
   members.refuse_unless("top_logprobs", 0, "only /v1/completions has them here");
   request.return_token_ids = members.boolean("return_token_ids");
+  request.ignore_eos = members.boolean("ignore_eos");
   const std::vector<ChatMessage> messages = parse_messages(members.find("messages"), request);
   request.prompts = {encode_prompt(render_chat(*context.chat, messages), context, "messages")};
   request.stop.emplace_back(context.chat->mark);

@@ -93,7 +93,7 @@ std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const Com
       task.max_tokens = request.max_tokens;
       task.sampling = request.sampling;
       task.sampling.seed = seed_of(request.sampling.seed, i);
-      task.ends = context.ends;
+      if (!request.ignore_eos) task.ends = context.ends;
       task.score_prompt = request.echo && request.logprobs;
       task.score_generated = request.logprobs.has_value();
       task.likeliest = request.logprobs.value_or(0);

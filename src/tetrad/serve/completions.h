@@ -39,6 +39,7 @@ struct CompletionRequest {
   std::optional<std::int64_t> logprobs;  //!< how many of the likeliest tokens at each place
   bool echo = false;
   bool return_token_ids = false;
+  bool ignore_eos = false;  //!< texts go on after tokens that end them, up to max_tokens
   bool stream = false;
   bool include_usage = false;  //!< in the stream
   bool is_chat = false;        //!< its response is a message

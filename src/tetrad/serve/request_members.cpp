@@ -79,8 +79,7 @@ void RequestMembers::refuse_what_changes_the_text() {
   refuse_unless("logit_bias", Json::object(), "biases are not implemented");
   for (const char* name : {"min_p", "typical_p", "min_tokens"})
     refuse_unless(name, 0, "it is not implemented");
-  for (const char* name : {"ignore_eos", "use_beam_search"})
-    refuse_unless(name, false, "it is not implemented");
+  refuse_unless("use_beam_search", false, "it is not implemented");
   for (const char* name : {"stop_token_ids", "bad_words", "allowed_token_ids", "tools", "functions"})
     refuse_unless(name, Json::array(), "it is not implemented");
   refuse_unless("tool_choice", "none", "there are no tools here");
