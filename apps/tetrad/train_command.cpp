@@ -118,7 +118,7 @@ ExitCode run(const TrainOptions& options) {
                "--continue needs a CONFIG.yaml and --out DIR: it resumes the run there, or begins it");
   TETRAD_CHECK(!options.change || !options.resume.empty() || options.go_on,
                "--change is for a run that goes on: use it with --resume or --continue");
-  const bool resuming = !options.resume.empty() || (options.go_on && RunFolder::is_run(options.out));
+  const bool resuming = !options.resume.empty() || (options.go_on && RunFolder::has_begun(options.out));
   Provenance provenance;
   Config config;
   if (!options.resume.empty()) {

@@ -77,6 +77,7 @@ TEST_F(Keeping, TheBestAndEveryNthStayForGood) {
 TEST_F(Keeping, ContinueBeginsAndGoesOn) {
   ASSERT_EQ(run_tetrad(arguments(kModel, "bf16", "whole")).exit_code, 0);
   const Words words = arguments(kModel, "bf16", "run", {"--continue"});
+  EXPECT_EQ(run_tetrad(words, {"TETRAD_FAILPOINTS=file.create=kill@2"}).exit_code, -1);  // before config.yaml
   EXPECT_EQ(run_tetrad(words, {"TETRAD_FAILPOINTS=checkpoint.write=kill@2"}).exit_code,
             -1);  // before step 0 is saved
   EXPECT_EQ(run_tetrad(words, {"TETRAD_FAILPOINTS=metrics.write=kill@12"}).exit_code, -1);

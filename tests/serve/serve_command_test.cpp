@@ -245,10 +245,11 @@ TEST_F(ServeCommand, StreamsEndWithTheirClients) {
 }
 
 TEST_F(ServeCommand, SoMuchIsUnderWayAndNoMore) {
-  // A token takes a quarter of a kilobyte: there is room for four of these, and some small ones.
-  const Server server({run(), "--max-length", "70000", "--memory-budget", "280000000"});
+  // A token takes a quarter of a kilobyte: there is room for four of these, and some small ones; and
+  // they leave places for others.
+  const Server server({run(), "--max-length", "70000", "--memory-budget", "230000000"});
   const std::string large =
-      R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 4, "stream": true})";
+      R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 3, "stream": true})";
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 4; ++i) {
     HttpClient& client = *clients.emplace_back(std::make_unique<HttpClient>(server.port()));
@@ -260,7 +261,7 @@ TEST_F(ServeCommand, SoMuchIsUnderWayAndNoMore) {
   EXPECT_NE(refused.head.find("Retry-After: 1\r\n"), std::string::npos);
   EXPECT_EQ(server.complete(R"({"prompt": "a", "max_tokens": 2})").status, 200) << "what is small still fits";
   EXPECT_EQ(
-      server.complete(R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 4, "logprobs": 5})")
+      server.complete(R"({"prompt": "a", "max_tokens": 65000, "ignore_eos": true, "n": 3, "logprobs": 5})")
           .status,
       413)
       << "what never fits does not wait";

@@ -70,7 +70,7 @@ void CompletionStream::begin(Choice& choice, std::size_t index, const Generation
 /// What can be sent of the text with its newest tokens.
 std::string CompletionStream::take_text(Choice& choice, const Generation& news, bool is_done) const {
   if (context_.tokenizer == nullptr) return {};
-  choice.text += context_.tokenizer->decode(without_end(news.tokens, context_));
+  choice.text += context_.tokenizer->decode(without_end(news.tokens, request_, context_));
   std::size_t size = choice.text.size();
   if (!is_done)
     size = sendable(choice.text, choice.prompt_bytes, request_.stop);

@@ -53,7 +53,7 @@ Json logprobs_json(const CompletionRequest& request, const CompletionContext& co
 /// Without the end token and from the stop string on.
 std::string generated_text(const CompletionRequest& request, const CompletionContext& context,
                            const Generation& generation) {
-  std::string text = context.tokenizer->decode(without_end(generation.tokens, context));
+  std::string text = context.tokenizer->decode(without_end(generation.tokens, request, context));
   if (const auto at = find_stop(text, request.stop)) text.resize(*at);
   return text;
 }
@@ -104,9 +104,10 @@ std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const Com
 }
 
 std::span<const std::int32_t> without_end(std::span<const std::int32_t> tokens,
+                                          const CompletionRequest& request,
                                           const CompletionContext& context) {
-  const bool has_end =
-      !tokens.empty() && std::ranges::find(context.ends, tokens.back()) != context.ends.end();
+  const bool has_end = !request.ignore_eos && !tokens.empty() &&
+                       std::ranges::find(context.ends, tokens.back()) != context.ends.end();
   return tokens.first(tokens.size() - (has_end ? 1 : 0));
 }
 

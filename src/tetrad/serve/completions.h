@@ -64,7 +64,7 @@ std::vector<GenerationTask> tasks_of(const CompletionRequest& request, const Com
 
 /// Generated tokens without the one that ended them.
 std::span<const std::int32_t> without_end(std::span<const std::int32_t> tokens,
-                                          const CompletionContext& context);
+                                          const CompletionRequest& request, const CompletionContext& context);
 
 nlohmann::json completion_response(const CompletionRequest& request, const CompletionContext& context,
                                    const std::vector<Generation>& generations);

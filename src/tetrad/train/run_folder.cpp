@@ -104,6 +104,10 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)), lock_(path_) {}
 
 bool RunFolder::is_run(const fs::path& path) { return marked_id(path) || has_checkpoint(path); }
 
+bool RunFolder::has_begun(const fs::path& path) {
+  return has_checkpoint(path) || (marked_id(path) && is_present(path / kConfig));
+}
+
 RunFolder RunFolder::create(const fs::path& path, const std::string& config, const nlohmann::json& origin) {
   std::error_code error;
   fs::create_directories(path, error);

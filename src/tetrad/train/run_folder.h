@@ -29,6 +29,9 @@ class RunFolder {
   /// By its marker; or, for runs of 0.1.0 and those that lost it, by a checkpoint.
   static bool is_run(const std::filesystem::path& path);
 
+  /// Whether there is a run that can go on: one that was killed while create() made it has not even settings.
+  static bool has_begun(const std::filesystem::path& path);
+
   /// The run goes on with other settings.
   void replace_config(const std::string& config) const;
 
