@@ -68,8 +68,9 @@ build-tests:
 	@$(configure)
 	@$(compile)
 
+# One more at a time than there are cores: some mostly wait for others.
 test: build-tests
-	@ctest --preset $(PRESET) --parallel $(JOBS)
+	@ctest --preset $(PRESET) --parallel $(shell expr $(JOBS) + 1)
 
 quickstart: setup
 	@$(again) build

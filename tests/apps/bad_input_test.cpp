@@ -199,10 +199,9 @@ TEST_F(BadInput, LongQuestionsAreReadInParts) {
   std::string ids;
   for (std::size_t i = 0; i < kLength; ++i) ids += "7 ";
   write_file(folder_ / "ids", ids);
-  for (const Words& words :
-       std::vector<Words>{{"eval", folder_.file("run"), "--backend", "cpu", "--choices",
-                           folder_.file("questions.jsonl")},
-                          {"score", folder_.file("run"), "--backend", "cpu", "--tokens", folder_.file("ids")}}) {
+  for (const Words& words : std::vector<Words>{
+           {"eval", folder_.file("run"), "--backend", "cpu", "--choices", folder_.file("questions.jsonl")},
+           {"score", folder_.file("run"), "--backend", "cpu", "--tokens", folder_.file("ids")}}) {
     const Outcome outcome = run_tetrad(words);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_LT(outcome.peak_memory, 300 * kMegabyte) << words[0];

@@ -72,7 +72,8 @@ std::vector<std::int64_t> token_ids(const NamedJson& file, const char* key, std:
 }
 
 /// The id of a token that is named by its text, or by an object with its text.
-std::optional<std::int64_t> named_token(const nlohmann::json& names, const char* key, const Tokenizer& tokenizer) {
+std::optional<std::int64_t> named_token(const nlohmann::json& names, const char* key,
+                                        const Tokenizer& tokenizer) {
   const nlohmann::json& value = member_of(names, key);
   const nlohmann::json& content = value.is_object() ? member_of(value, "content") : value;
   if (!content.is_string()) return std::nullopt;

@@ -18,8 +18,9 @@
 
 namespace tetrad {
 
-/// A prompt is read in parts that end at multiples of so many tokens, so that others can be served in between.
-/// Where activations are quantized each part has its own scale: whoever wants the same bits cuts the same way.
+/// A prompt is read in parts that end at multiples of so many tokens, so that others can be served in
+/// between. Where activations are quantized each part has its own scale: whoever wants the same bits cuts the
+/// same way.
 inline constexpr std::int64_t kPromptPart = 128;
 
 /// A sequence that is being read or written token by token.

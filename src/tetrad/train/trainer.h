@@ -33,8 +33,8 @@ enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 /// Steps of a run, from its tokens if that is how it was said.
 std::int64_t step_count(const TrainConfig& config);
 
-/// How many checkpoints are on the disk at once, at most: the newest, one that is being written, the last of the
-/// schedule, the best, and those that stay for good.
+/// How many checkpoints are on the disk at once, at most: the newest, one that is being written, the last of
+/// the schedule, the best, and those that stay for good.
 std::int64_t most_checkpoints(const TrainConfig& config);
 
 /// What decides about the memory of a run.
