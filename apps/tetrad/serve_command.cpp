@@ -72,14 +72,16 @@ void say(const ServeOptions& options, const std::string& message) {
 /// The allocator gives back what large requests took, instead of keeping it for each thread that had one.
 void return_memory() {
 #ifdef __GLIBC__
+  // NOLINTBEGIN(concurrency-mt-unsafe): there are no other threads yet
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   mallopt(M_ARENA_MAX, 4);
+  // NOLINTEND(concurrency-mt-unsafe)
 #endif
 }
 
 std::optional<ApiKey> read_key(const std::string& path) {
   if (path.empty()) {
-    const char* const variable = std::getenv(kKeyVariable);
+    const char* const variable = std::getenv(kKeyVariable);  // NOLINT(concurrency-mt-unsafe): nobody sets it
     if (variable == nullptr) return std::nullopt;
     return ApiKey(variable, kKeyVariable);
   }

@@ -45,7 +45,7 @@ std::string usage_hint(const CLI::App& app) {
   const std::vector<std::string> commands = command_names(command);
   for (const std::string& word : app.remaining(true)) {
     const bool is_option = word.starts_with("--") && word.size() > 2;
-    if (!is_option && (commands.empty() || word.starts_with("-"))) continue;
+    if (!is_option && (commands.empty() || word.starts_with('-'))) continue;
     const std::string said = word.substr(0, word.find('='));
     return fmt::format("there is no {} {} of {}{}; {} --help lists them", is_option ? "option" : "command",
                        quoted_name(said), name,

@@ -189,7 +189,8 @@ TEST(SchemaHelp, ValuesAreTheDefaults) {
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) {
     const std::string key = line.substr(0, line.find(" = "));
-    if (key.find("[]") != key.npos || key.find("NAME") != key.npos || key.starts_with("model.rope.scaling."))
+    if (key.find("[]") != std::string::npos || key.find("NAME") != std::string::npos ||
+        key.starts_with("model.rope.scaling."))
       continue;
     const std::size_t value = key.size() + 3;
     overrides.push_back(key + "=" + line.substr(value, line.find("  # ") - value));

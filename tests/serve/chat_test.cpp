@@ -133,11 +133,12 @@ TEST(ChatResponse, IsAMessageAndItsDeltas) {
   std::vector<Json> deltas;
   const Json frame = Json::object();
   const CompletionStream::Write write = [&](std::string_view event) {
-    if (event.find("[DONE]") == event.npos)
+    if (event.find("[DONE]") == std::string_view::npos)
       deltas.push_back(Json::parse(event.substr(6))["choices"][0]["delta"]);
   };
   CompletionStream stream(request, asked, frame, write);
-  for (const std::int32_t token : {'y', 'o'}) stream.add(0, {{}, {token}, {}, Finish::stop}, token == 'o');
+  for (const std::int32_t token : {0x79, 0x6F})  // y, o
+    stream.add(0, {{}, {token}, {}, Finish::stop}, token == 0x6F);
   stream.finish();
   EXPECT_EQ(deltas, (std::vector<Json>{{{"role", "assistant"}, {"content", "y"}}, {{"content", "o"}}}));
 }

@@ -141,7 +141,7 @@ TEST(PromptParts, AShortRequestDoesNotWaitForALongPrompt) {
   for (const char* recipe : {"bf16", "nvfp4"}) {
     SmallModel model(recipe);
     Engine engine(model.decoder, model.pass(), {.batch = 4, .part = kPart});
-    FirstToken of_long, of_short, of_growing;
+    FirstToken of_long, of_short;
     Failure failures[3] = {Kind::failed, Kind::failed, Kind::failed};
     {
       AtOnce clients(engine);
