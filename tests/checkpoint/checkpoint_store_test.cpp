@@ -491,6 +491,8 @@ TEST_F(Checkpoints, RemovesWhatDeadWritersLeft) {
   write_file(folder() / "latest.tmp.1.0", "half");
   Problems problems;
   EXPECT_EQ(newest(problems)->step, 2);
+  EXPECT_EQ(count_entries(folder(), "tmp"), 0) << "also if nothing is left to be written";
+  fs::create_directories(folder() / "step-3.tmp.1.0");
   CheckpointStore writer = store();
   write(writer, 3, 'c');
   EXPECT_EQ(count_entries(folder(), "tmp"), 0);

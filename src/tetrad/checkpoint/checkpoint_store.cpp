@@ -298,6 +298,8 @@ std::optional<FoundCheckpoint> CheckpointStore::newest_good(std::vector<Checkpoi
                                                             std::int64_t limit) {
   if (scan_checkpoints(folder_).empty()) return std::nullopt;
   lock();
+  std::vector<std::string> ignored;  // the next write() tries again
+  remove_stale(ignored);
   std::vector<CheckpointProblem> bad;
   std::optional<FoundCheckpoint> good;
   while (!good) {
