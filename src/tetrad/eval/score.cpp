@@ -62,24 +62,20 @@ double NextTokenLogProbabilities::operator[](std::int32_t token) const {
 }
 
 Score score(Decoder& decoder, const Pass& pass, std::span<const std::int32_t> tokens, KeepLogits keep) {
-  constexpr auto kPart = static_cast<std::size_t>(kPromptPart);  // as generate and serve read them
   Session session = decoder.start(static_cast<std::int64_t>(tokens.size()));
   Pass own = pass;
   Score result;
   const auto vocab = static_cast<std::size_t>(decoder.config().vocab);
-  for (std::size_t begin = 0; begin < tokens.size(); begin += kPart) {
-    const std::span<const std::int32_t> part = tokens.subspan(begin, std::min(kPart, tokens.size() - begin));
-    const NewTokens sequence{&session, part, false};
-    decoder.extend(own, std::span(&sequence, 1), [&](std::int64_t first, std::span<const float> logits) {
-      for (std::size_t row = 0; row * vocab < logits.size(); ++row) {
-        const std::size_t next = begin + static_cast<std::size_t>(first) + row + 1;
-        if (next < tokens.size())
-          result.log_probabilities.push_back(
-              NextTokenLogProbabilities(logits.subspan(row * vocab, vocab))[tokens[next]]);
-      }
-      if (keep == KeepLogits::yes) result.logits.insert(result.logits.end(), logits.begin(), logits.end());
-    });
-  }
+  if (tokens.empty()) return result;
+  decoder.extend(own, session, tokens, false, [&](std::int64_t first, std::span<const float> logits) {
+    for (std::size_t row = 0; row * vocab < logits.size(); ++row) {
+      const std::size_t next = static_cast<std::size_t>(first) + row + 1;
+      if (next < tokens.size())
+        result.log_probabilities.push_back(
+            NextTokenLogProbabilities(logits.subspan(row * vocab, vocab))[tokens[next]]);
+    }
+    if (keep == KeepLogits::yes) result.logits.insert(result.logits.end(), logits.begin(), logits.end());
+  });
   return result;
 }
 

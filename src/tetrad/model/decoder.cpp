@@ -211,18 +211,26 @@ std::int64_t Decoder::session_bytes(std::int64_t capacity) const {
 
 std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                                    bool last_only) {
-  TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
   std::vector<float> result;
+  extend(pass, session, tokens, last_only, [&](std::int64_t /*first*/, std::span<const float> logits) {
+    if (last_only) result.clear();
+    result.insert(result.end(), logits.begin(), logits.end());
+  });
+  return result;
+}
+
+void Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens, bool last_only,
+                     const LogitsSink& sink) {
+  TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
+  std::int64_t before = 0;  // rows of earlier parts
   while (!tokens.empty()) {
     const auto room = static_cast<std::size_t>(kPromptPart - session.length() % kPromptPart);
     const NewTokens part{&session, tokens.first(std::min(room, tokens.size())), last_only};
-    if (last_only) result.clear();
-    extend(pass, std::span(&part, 1), [&](std::int64_t /*first*/, std::span<const float> logits) {
-      result.insert(result.end(), logits.begin(), logits.end());
-    });
+    extend(pass, std::span(&part, 1),
+           [&](std::int64_t first, std::span<const float> logits) { sink(before + first, logits); });
+    before += last_only ? 1 : std::ssize(part.tokens);
     tokens = tokens.subspan(part.tokens.size());
   }
-  return result;
 }
 
 void Decoder::extend(Pass& pass, std::span<const NewTokens> sequences, const LogitsSink& sink) {

@@ -83,6 +83,9 @@ class Decoder {
   /// `last_only`, [1, vocab].
   std::vector<float> extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
                             bool last_only);
+  /// The same, with the logits handed over as they come.
+  void extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens, bool last_only,
+              const LogitsSink& sink);
   /// Reads tokens of several different sequences in one pass. The wanted logits go to `sink` in order, a part
   /// at a time, so that [tokens, vocab] never exists as a whole where that is large.
   void extend(Pass& pass, std::span<const NewTokens> sequences, const LogitsSink& sink);
