@@ -6,6 +6,7 @@
 
 #include "tetrad/interchange/hf_config.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/tokenizer/bpe.h"
 
 namespace tetrad {
@@ -18,7 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kOriginFile = "tetrad_export.json";
 
 void write_json(const fs::path& path, const Json& json) {
-  write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(path, json_text(json, 2) + "\n");
 }
 
 void write_tokenizer(const fs::path& folder, const CheckpointSource& source) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tetrad/io/json_text.h"
 #include "tetrad/serve/logprobs.h"
 
 namespace tetrad {
@@ -127,7 +128,7 @@ void CompletionStream::finish() {
 void CompletionStream::send(Json event) {
   if (!has_sent_ && !request_.warnings.empty()) event["warnings"] = request_.warnings;
   has_sent_ = true;
-  write_(fmt::format("data: {}\n\n", event.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  write_(fmt::format("data: {}\n\n", json_text(event)));
 }
 
 }  // namespace tetrad

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tetrad/io/json_text.h"
 #include "tetrad/serve/api_error.h"
 
 namespace tetrad {
@@ -15,7 +16,7 @@ HttpResponse json_response(const Json& json, HttpNote note) {
   HttpResponse response;
   response.content_type = "application/json";
   // Half a character at the end of a text becomes U+FFFD.
-  response.body = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  response.body = json_text(json);
   response.note = std::move(note);
   return response;
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tetrad/http/ascii.h"
+#include "tetrad/io/json_text.h"
 #include "tetrad/serve/json_response.h"
 
 namespace tetrad {
@@ -180,7 +181,7 @@ std::string json_line(const HttpRecord& record, const std::string& route) {
                {"seconds", record.seconds}};
   for (const auto& [name, count] : record.note.counts) line[name] = count;
   if (!record.note.text.empty()) line["note"] = record.note.text;
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(line);
 }
 
 }  // namespace tetrad
