@@ -71,6 +71,11 @@ class ActivationMemory {
   void add_attention(Keep keep) {
     save(Scratch::second_input, config_.heads * config_.head_dim, keep != Keep::nothing);
     save_bytes(Scratch::sums, kF32 * as_double(tokens_ * config_.heads), keep != Keep::nothing);
+    if (config_.qk_norm) {
+      const std::int64_t normed = config_.heads + config_.kv_heads;
+      save(Scratch::heads, normed * config_.head_dim, keep == Keep::all);
+      kept_ += kF32 * as_double(tokens_ * normed);  // inverse RMS
+    }
     operations_->attention(
         {case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1}, case_.storage);
   }
