@@ -113,6 +113,13 @@ TEST(Estimate, OfALlamaOfABillionOnAGpuIsTheSumOfItsParts) {
   EXPECT_NEAR(memory.total(), 61.8e9, 0.1e9);
 }
 
+TEST(Estimate, HasThePlacesWhereDocumentsBegin) {
+  MemoryCase c{.batch = 3, .sequence = 128};
+  const double without = estimate("quickstart", "bf16", c, kCpuMemory).activations;
+  c.document_mask = true;
+  EXPECT_EQ(estimate("quickstart", "bf16", c, kCpuMemory).activations - without, 3 * 128 * 4);
+}
+
 TEST(Estimate, RecomputationBringsALlamaOfABillionBelowThreeFifthsOfTorch) {
   constexpr double kTorch = 63.5e9;
   for (const char* recipe : {"bf16", "fp8", "nvfp4"})

@@ -22,9 +22,9 @@ class ActivationMemory {
         tokens_(c.batch * c.sequence),
         element_(bits_of(c.storage) / 8.0),
         operations_(traits.operations()) {
-    constexpr double kIds = 3 * 4;                         // tokens, targets and losses
+    const double ids = 4 * (c.document_mask ? 4 : 3);      // tokens, targets, losses, starts of documents
     const double stream = as_double(config.blocks() + 2);  // before each block, after the last, its gradient
-    kept_ = as_double(tokens_) * (stream * element_ * as_double(config.hidden) + kIds +
+    kept_ = as_double(tokens_) * (stream * element_ * as_double(config.hidden) + ids +
                                   kF32 * as_double(config.blocks() + 1));  // inverse RMS
     share(Scratch::mixed, config.hidden);
     share(Scratch::gradient_narrow, config.hidden);
