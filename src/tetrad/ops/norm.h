@@ -6,7 +6,7 @@
 // Activations are BF16 or f32; arithmetic and reductions are f32.
 
 #include "tetrad/core/matrix.h"
-#include "tetrad/ops/gemm.h"
+#include "tetrad/ops/accumulate.h"
 
 namespace tetrad {
 
