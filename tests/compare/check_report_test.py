@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Proves that scripts/check-report can fail: breaks a good page in one place at a time and expects the check that is there for it
-to say so. About two minutes; exit codes as those of scripts/check-report."""
+to say so, with one browser for all. Exit codes are those of scripts/check-report."""
 
 import importlib.machinery
 import importlib.util
@@ -27,6 +27,18 @@ MUTANTS = [
     ("no content security policy", "quickstart", "inert", "default-src 'none';", ""),
     ("a section that is not there", "quickstart", "sections", '<section id="cost"', '<section id="costs"'),
     ("a verdict with the wrong word", "quickstart", "sections", "undecided: ['?', 'Undecided']", "undecided: ['?', 'Equivalent']"),
+    ("a section of what was not run", "quickstart", "sections", "if (checks.size === 0) return leaveOut();",
+     "if (checks.size === 0) return note('nothing');"),
+    ("loss curves before gaps", "quickstart", "sections", '<figure id="gap-chart"></figure>\n    <figure id="loss-chart"></figure>',
+     '<figure id="loss-chart"></figure>\n    <figure id="gap-chart"></figure>'),
+    ("an interval that is cut off in secret", "many", "forest", "if (Math.max(...reached) > reach)", "if (false)"),
+    ("an interval in the wrong place", "study", "forest", "span('interval', low, high)", "span('interval', low, high / 2)"),
+    ("an axis for each arm", "study", "forest", "grid-template-columns: minmax(0, 1fr) minmax(0, 1fr);",
+     "grid-template-columns: auto minmax(0, 1fr);"),
+    ("a verdict said twice", "study", "forest", "said ? html('p', {class: 'name'}, said) : null",
+     "said ? html('p', {class: 'name'}, said + said) : null"),
+    ("a command that nobody gave", "hostile", "rendered", "/^[\\w@%+=:,./-]+$/", "/./"),
+    ("no word on the data", "study", "rendered", "listOf(report.data).map(sourceText)", "[]"),
     ("a value that is not there", "incomplete", "words", "cell ?? unavailable()", "String(cell)"),
     ("a mean of the wrong trials", "study", "tooltips", "/ values.length;", "/ (values.length + 0.001);"),
     ("gaps of the wrong sign", "study", "tooltips", "100 * (value / base - 1)", "100 * (1 - value / base)"),
@@ -73,9 +85,10 @@ def broken_page(sample, old, new):
     return report, page.replace(old, new)
 
 
-def failures_of(browser, file, report, page):
+def failures_of(browser, file, report, page, check):
+    """Of the check that is there for it, alone: that is what must notice."""
     file.write_text(page, encoding="utf-8", newline="")
-    return check_report.failures_of(browser, file, report)
+    return check_report.failures_of(browser, file, report, checks=[check])
 
 
 def main():
@@ -89,7 +102,7 @@ def main():
         browser = check_report.Browser(program, folder)
         try:
             for what, sample, check, old, new in MUTANTS:
-                failures = failures_of(browser, file, *broken_page(sample, old, new))
+                failures = failures_of(browser, file, *broken_page(sample, old, new), check)
                 seen = any(failure.startswith(f"{check}: ") for failure in failures)
                 missed += not seen
                 print(f"{'noticed' if seen else 'MISSED'}: {what}: {[failure[:110] for failure in failures]}")
