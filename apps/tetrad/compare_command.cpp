@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <ctime>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,14 +13,12 @@
 #include "backend_choice.h"
 #include "benchmarks.h"
 #include "command.h"
-#include "config_arguments.h"
+#include "compare_definition.h"
 #include "number_checks.h"
 #include "terminal.h"
 #include "tetrad/compare/probe_runner.h"
 #include "tetrad/compare/report.h"
 #include "tetrad/compare/runner.h"
-#include "tetrad/config/config.h"
-#include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/core/utc_time.h"
@@ -38,87 +38,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct CompareOptions {
-  std::vector<std::string> arguments;  //!< configuration files and key=value, in any order
-  std::string arms;
-  std::string out;
-  std::string resume;
-  MachineOptions machine;
-  std::int64_t seeds = 0;
-  double margin = 0;
-  std::vector<double> lr_factors;
-  double price = 0;
-  std::vector<std::string> choices;
-  bool light = false;
-  std::vector<std::string> probes = {"gradients", "recovery", "checks"};
-  bool dry_run = false;
-  bool json = false;
-};
-
-constexpr const char* kPlanFile = "compare.yaml";
-constexpr const char* kCommonFile = "common.yaml";
-
-struct Definition {
-  ComparePlan plan;
-  std::string common;  //!< the configuration that all trials share, YAML
-};
-
-/// What was asked for on the command line.
-Definition asked_for(const CompareOptions& options) {
-  const ConfigArguments arguments(options.arguments);
-  TETRAD_CHECK(!arguments.files.empty() && !options.arms.empty(),
-               "nothing to compare; give CONFIG.yaml and --arms, or --resume DIR");
-  ComparePlan plan = read_plan(options.arms);
-  if (options.seeds > 0) plan.seeds = options.seeds;
-  if (options.margin > 0) plan.margin = options.margin;
-  if (!options.lr_factors.empty()) plan.lr_factors = options.lr_factors;
-  return {plan, to_yaml(load_config(arguments.files, arguments.overrides))};
-}
-
-/// What a comparison that began is about.
-std::optional<Definition> found_in(const fs::path& folder) {
-  const fs::path plan = folder / kPlanFile;
-  if (!fs::exists(plan)) return std::nullopt;
-  return Definition{parse_plan(config::read_text(plan.string()), plan.string()),
-                    config::read_text((folder / kCommonFile).string())};
-}
-
-/// Seeds may be added to a comparison, since they come after those that are there; all else stays.
-Definition define(const CompareOptions& options, const fs::path& folder) {
-  const std::optional<Definition> found = found_in(folder);
-  if (options.resume.empty()) {
-    Definition asked = asked_for(options);
-    if (found) {
-      ComparePlan same = asked.plan;
-      same.seeds = found->plan.seeds;
-      TETRAD_CHECK(
-          same == found->plan && asked.common == found->common && asked.plan.seeds >= found->plan.seeds,
-          "{} holds another comparison: continue it (tetrad compare --resume {}) or choose another "
-          "--out",
-          folder.string(), folder.string());
-    }
-    return asked;
-  }
-  TETRAD_CHECK(found.has_value(), "{} is not the folder of a comparison: it has no {}", folder.string(),
-               kPlanFile);
-  TETRAD_CHECK(
-      options.arguments.empty() && options.arms.empty() && options.margin == 0 && options.lr_factors.empty(),
-      "--resume continues what {} describes: leave out everything but --seeds", folder.string());
-  Definition definition = *found;
-  TETRAD_CHECK(options.seeds == 0 || options.seeds >= definition.plan.seeds, "{} has {} seeds already",
-               folder.string(), definition.plan.seeds);
-  if (options.seeds > 0) definition.plan.seeds = options.seeds;
-  return definition;
-}
-
-/// A folder without a plan is not of a comparison, and what lies there under the names of its files not ours.
-void refuse_files_of_others(const fs::path& folder) {
-  for (const char* name : {kCommonFile, "report.json", "report.html", "runs"})
-    TETRAD_CHECK(!fs::exists(folder / name),
-                 "{} is there, but {} is not the folder of a comparison (it has no {}): choose another --out",
-                 (folder / name).string(), folder.string(), kPlanFile);
-}
-
 Machine describe(Backend& backend) {
   const bench::Peak peak = bench::measure_peak(backend);
   const std::string name(backend.name());
@@ -134,21 +53,51 @@ ReportContext make_context(const CompareOptions& options) {
   return context;
 }
 
-/// Returns what it says: for a program, or in a line per arm.
-std::string write_report(const Comparison& comparison, const fs::path& folder,
-                         const std::vector<ArmProbes>& probes, const ReportContext& context, bool json) {
-  const std::vector<ArmOutcome> arms = read_outcomes(comparison, folder);
+/// What it was begun with; an empty object for comparisons of programs that did not note it.
+nlohmann::json beginning_of(const fs::path& folder) {
+  nlohmann::json origin = nlohmann::json::parse(std::ifstream(folder / kOriginFile), nullptr, false);
+  return origin.is_object() ? origin : nlohmann::json::object();
+}
+
+struct WrittenReport {
+  fs::path page;
+  std::string said;  //!< for a program, or in a line per arm
+};
+
+WrittenReport write_report(const Comparison& comparison, const fs::path& folder,
+                           std::vector<ArmProbes> probes, ReportContext context, const std::string& against,
+                           bool json) {
+  std::string name = "report";
+  if (!against.empty()) {
+    const auto arm = std::ranges::find(comparison.plan.arms, against, &NamedOverrides::name);
+    context.reference = static_cast<std::size_t>(arm - comparison.plan.arms.begin());
+    name += "-against-" + against;
+    for (ArmProbes& one : probes) one.gradients.clear();  // they are beside those of the first arm
+  }
+  context.origin = beginning_of(folder);
+  const std::vector<ArmOutcome> arms = read_outcomes(comparison, folder, context.reference);
   const nlohmann::json report = make_report(comparison, arms, probes, context);
   const std::string text = json_text(report) + "\n";
-  write_file_atomically(folder / "report.json", text);
-  write_file_atomically(folder / "report.html", make_page(report));
-  return json ? text : summary_text(arms);
+  write_file_atomically(folder / (name + ".json"), text);
+  write_file_atomically(folder / (name + ".html"), make_page(report));
+  return {folder / (name + ".html"), json ? text : summary_text(comparison, arms)};
+}
+
+/// The last report, to the user.
+void tell(const WrittenReport& report, bool json) {
+  fmt::print("{}", report.said);
+  if (!json) fmt::print("\nThe report: {}\n", report.page.string());
 }
 
 void print_plan(const Comparison& comparison) {
   const Config& config = comparison.trials.front().config;
   const std::int64_t tokens = step_count(config.train) * config.train.batch * config.train.sequence;
   fmt::print("{} runs of {} tokens, {}:\n", comparison.trials.size(), tokens, config.model.name);
+  if (const std::int64_t steps = comparison.trunk_steps(); steps > 0)
+    fmt::print("the first {} of {} steps are those of {} trunks, which all arms share\n", steps,
+               step_count(config.train), comparison.trunks.size());
+  for (const Trunk& trunk : comparison.trunks)
+    fmt::print("  {}\n", trunk.given ? trunk.given->checkpoint : trunk.folder);
   for (const Trial& trial : comparison.trials) fmt::print("  {}\n", trial.folder);
   fmt::print("{} keys are the same in all arms (SHA-256 {}); these differ:\n", comparison.lock.common_keys,
              comparison.lock.common_sha256);
@@ -160,14 +109,17 @@ void print_plan(const Comparison& comparison) {
 }
 
 /// What is wrong with the data is found before anything is made; what is doubtful is said. Only mixes have
-/// data of their own.
-void check_data(Threads& threads, const Comparison& comparison) {
+/// data of their own. Returns describe_beginning() of the first.
+nlohmann::json check_data(Threads& threads, const Comparison& comparison, const nlohmann::json& command) {
   const Trial& first = comparison.trials.front();
+  nlohmann::json beginning;
   for (const Trial& trial : comparison.trials) {
     if (trial.arm != first.arm || trial.seed != first.seed || trial.lr_factor != first.lr_factor) continue;
-    for (const std::string& warning : data_warnings(open_dataset(threads, trial.config)))
-      terminal().say("WARNING: " + warning);
+    const Dataset dataset = open_dataset(threads, trial.config);
+    for (const std::string& warning : data_warnings(dataset)) terminal().say("WARNING: " + warning);
+    if (beginning.empty()) beginning = describe_beginning(command, dataset);
   }
+  return beginning;
 }
 
 ExitCode run(const CompareOptions& options) {
@@ -179,8 +131,20 @@ ExitCode run(const CompareOptions& options) {
   const Definition definition = define(options, folder);
   const Comparison comparison = expand(definition.plan, definition.common);
   for (const std::string& warning : identical_arms(comparison)) terminal().say("WARNING: " + warning);
+  const std::string& against = options.against;
+  TETRAD_CHECK(
+      against.empty() || std::ranges::any_of(comparison.plan.arms,
+                                             [&](const NamedOverrides& arm) { return arm.name == against; }),
+      "--against {}: there is no such arm", against);
   if (options.dry_run) {
     print_plan(comparison);
+    return ExitCode::ok;
+  }
+  if (!against.empty() && !options.resume.empty() && all_have_ended(comparison, folder)) {
+    const FolderLock held(folder);
+    tell(write_report(comparison, folder, probes_so_far(comparison, folder), make_context(options), against,
+                      options.json),
+         options.json);
     return ExitCode::ok;
   }
   RunConfig how = comparison.trials.front().config.run;
@@ -188,7 +152,8 @@ ExitCode run(const CompareOptions& options) {
   if (options.machine.threads > 0) how.threads = options.machine.threads;
   const std::unique_ptr<Backend> chosen = choose_backend(how.backend, static_cast<int>(how.threads));
   Backend& backend = *chosen;
-  check_data(backend.threads(), comparison);
+  const nlohmann::json origin = describe_origin(kVersion, kBuildId);
+  const nlohmann::json beginning = check_data(backend.threads(), comparison, origin.at("command"));
   ChecksConfig checks;
   for (const std::string& file : options.choices) checks.choices.push_back(read_questions(file));
   std::error_code error;
@@ -198,24 +163,26 @@ ExitCode run(const CompareOptions& options) {
   if (!found_in(folder)) refuse_files_of_others(folder);
   write_file_atomically(folder / kCommonFile, definition.common);
   write_file_atomically(folder / kPlanFile, to_yaml(definition.plan));
+  if (!fs::exists(folder / kOriginFile))
+    write_file_atomically(folder / kOriginFile, json_text(beginning) + "\n");
 
   const StopSignals signals;
   const ReportContext context = make_context(options);
   std::vector<ArmProbes> probes = probes_so_far(comparison, folder);
-  const auto report = [&] { return write_report(comparison, folder, probes, context, options.json); };
-  const RunContext runs{kBuildId, describe_origin(kVersion, kBuildId), backend, signals, terminal()};
+  const auto report = [&] { return write_report(comparison, folder, probes, context, "", options.json); };
+  const RunContext runs{kBuildId, origin, backend, signals, terminal()};
   const std::set<std::string> wanted(options.probes.begin(), options.probes.end());
   const std::size_t probed = wanted.contains("checks") ? probes.size() : wanted.contains("gradients") ? 1 : 0;
   const RunnerOptions runner{!options.light, probed, [&] { return describe(backend); }, [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, runs);
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
-  const std::string said = report();
+  const WrittenReport written = report();
   if (!finished) {
     terminal().say(fmt::format("stopped; continue with: tetrad compare --resume {}", folder.string()));
     return ExitCode::stopped_by_signal;
   }
-  fmt::print("{}", said);
-  if (!options.json) fmt::print("\nThe report: {}\n", (folder / "report.html").string());
+  tell(against.empty() ? written : write_report(comparison, folder, probes, context, against, options.json),
+       options.json);
   return ExitCode::ok;
 }
 
@@ -242,6 +209,46 @@ void add_compare(CLI::App& app, Action& action) {
                    "Percent of the reference's loss within which an arm is called equivalent (default: 1.5)")
       ->check(number_above(0))
       ->type_name("PERCENT");
+  command
+      ->add_option(
+          "--trunk-steps", options->trunk_steps,
+          "Train one trunk of so many steps for each seed, in the reference's precision, and let every arm "
+          "branch off from it: far less noise than runs that begin apart")
+      ->check(whole_number(1, std::numeric_limits<std::int64_t>::max(),
+                           "it is the number of steps that all arms of a seed share"))
+      ->type_name("N");
+  command
+      ->add_option(
+          "--branch", options->branches,
+          "Let every arm go on from this checkpoint, or a run's newest, instead of beginning; given several "
+          "times, checkpoints of other seeds. CONFIG is theirs: give key=value alone")
+      ->allow_extra_args(false)
+      ->type_name("CHECKPOINT");
+  command
+      ->add_option(
+          "--primary", options->primary,
+          "What verdicts rest on: the heldout loss at the end (default), the training loss of the last tenth "
+          "of the steps, or of the first steps after a branch")
+      ->check(CLI::IsMember({"heldout", "last", "first"}))
+      ->type_name("WINDOW");
+  command
+      ->add_option("--first-steps", options->first_steps,
+                   "How many steps the window `first` has (default: 100)")
+      ->check(whole_number(1, std::numeric_limits<std::int64_t>::max(),
+                           "it is a number of steps after the branch"))
+      ->type_name("N");
+  command
+      ->add_option(
+          "--looks", options->looks,
+          "How often the verdicts are to be seen, each time with more seeds, without more errors than stated "
+          "(default: once)")
+      ->check(whole_number(1, 100, "it is how often verdicts are seen before the last seeds are added"))
+      ->type_name("N");
+  command
+      ->add_option(
+          "--against", options->against,
+          "Compare all arms with this one too, in a report of its own; of a finished comparison at once")
+      ->type_name("ARM");
   command->add_option("--lr-factors", options->lr_factors, "Run every arm with these multiples of optim.lr")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -250,7 +257,10 @@ void add_compare(CLI::App& app, Action& action) {
   command->add_option("-o,--out", options->out, "Folder for runs and report")->type_name("DIR");
   add_backend_option(*command, options->machine.backend, "auto, cpu or cuda (same as run.backend=…)");
   add_threads_option(*command, options->machine.threads);
-  command->add_option("--resume", options->resume, "Continue the comparison in this folder; --seeds may grow")
+  command
+      ->add_option(
+          "--resume", options->resume,
+          "Continue the comparison in this folder; --seeds may grow, or --branch name further trunks")
       ->type_name("DIR");
   command
       ->add_option(
@@ -279,10 +289,15 @@ void add_compare(CLI::App& app, Action& action) {
   command->add_flag("--dry-run", options->dry_run,
                     "List the runs and the differences between the arms, and stop");
   command->add_flag("--json", options->json, "Print the report as one JSON object");
-  set_examples(*command,
-               "  tetrad compare configs/quickstart.yaml --arms bf16,nvfp4 --seeds 3 --out comparison\n"
-               "  tetrad compare configs/quickstart.yaml --arms configs/compare/ladder.yaml --dry-run\n"
-               "  tetrad compare --resume comparison --seeds 6");
+  set_examples(
+      *command,
+      "  tetrad compare configs/quickstart.yaml --arms bf16,nvfp4 --seeds 3 --out comparison\n"
+      "  tetrad compare configs/quickstart.yaml --arms bf16,nvfp4 --seeds 3 --trunk-steps 150 --out "
+      "branches\n"
+      "  tetrad compare --branch run-1 --branch run-2 --arms bf16,nvfp4 train.steps=900 --out branches\n"
+      "  tetrad compare configs/quickstart.yaml --arms configs/compare/ladder.yaml --dry-run\n"
+      "  tetrad compare --resume comparison --seeds 6\n"
+      "  tetrad compare --resume comparison --against nvfp4");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -38,6 +38,7 @@ struct TrainOptions {
   std::string out;
   std::string resume;
   std::string from;
+  std::string branch;
   MachineOptions machine;
   bool go_on = false;  //!< if there is a run in `out`, else begin one
   bool change = false;
@@ -124,17 +125,25 @@ ExitCode run(const TrainOptions& options) {
     return ExitCode::ok;
   }
   const ConfigArguments arguments(options.arguments, options.machine);
-  TETRAD_CHECK(options.resume.empty() != arguments.files.empty(),
-               "nothing to train; give one or more CONFIG.yaml, or --resume DIR (not both)");
-  TETRAD_CHECK(options.resume.empty() || options.from.empty(),
-               "a resumed run has its weights already: leave out --from");
-  TETRAD_CHECK(!options.go_on || (!options.out.empty() && options.resume.empty()),
-               "--continue needs a CONFIG.yaml and --out DIR: it resumes the run there, or begins it");
+  const int beginnings =
+      (options.resume.empty() ? 0 : 1) + (options.branch.empty() ? 0 : 1) + (arguments.files.empty() ? 0 : 1);
+  TETRAD_CHECK(
+      beginnings == 1,
+      "nothing to train; give one or more CONFIG.yaml, --resume DIR or --branch CHECKPOINT (only one of "
+      "the three)");
+  TETRAD_CHECK((options.resume.empty() && options.branch.empty()) || options.from.empty(),
+               "a run that goes on has its weights already: leave out --from");
+  TETRAD_CHECK(
+      !options.go_on || (!options.out.empty() && options.resume.empty()),
+      "--continue needs --out DIR, and a CONFIG.yaml or --branch CHECKPOINT: it resumes the run there, "
+      "or begins it");
   TETRAD_CHECK(!options.change || !options.resume.empty() || options.go_on,
                "--change is for a run that goes on: use it with --resume or --continue");
   const bool resuming = !options.resume.empty() || (options.go_on && RunFolder::has_begun(options.out));
   Provenance provenance;
   Config config;
+  OpenCheckpoint trunk;  // held until the run has a checkpoint of its own
+  std::optional<BranchPoint> branch;
   if (!options.resume.empty()) {
     const std::filesystem::path file = config_of_run(options.resume);
     if (file.parent_path() != options.resume) check_claims(file.parent_path());  // a checkpoint's
@@ -142,6 +151,19 @@ ExitCode run(const TrainOptions& options) {
     config = load_config(saved, arguments.overrides, &provenance);
     check_resumable(load_config(saved, {}), config, saved[0], options.change);
     config.run.out = options.resume;
+  } else if (!options.branch.empty()) {
+    trunk = find_checkpoint(options.branch, &terminal());
+    check_claims(trunk.path());
+    const std::vector<std::string> saved = {(trunk.path() / "config.yaml").string()};
+    config = load_config(saved, arguments.overrides, &provenance);
+    config.run.out = options.out;
+    check_resumable(load_config(saved, {}), config, saved[0], true);
+    branch = branch_point(trunk.path());
+    check_branch(*branch, config);
+    if (resuming) {
+      const std::vector<std::string> begun = {config_of_run(options.out).string()};
+      check_resumable(load_config(begun, {}), config, begun[0], options.change);
+    }
   } else {
     config = load_config(arguments.files, arguments.overrides, &provenance);
     if (!options.out.empty()) config.run.out = options.out;
@@ -177,8 +199,9 @@ ExitCode run(const TrainOptions& options) {
                     step_count(config.train)});
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
   if (!config.run.metrics_address.empty()) metrics.emplace(config.run.metrics_address, page);
-  const RunFolder held = resuming ? RunFolder::open(config.run.out)
-                                  : RunFolder::create(config.run.out, to_yaml(config), origin_of(config));
+  const RunFolder held = resuming
+                             ? RunFolder::open(config.run.out)
+                             : RunFolder::create(config.run.out, to_yaml(config), origin_of(config), branch);
   const std::filesystem::path& folder = held.path();
   RunLog log(folder / "log.txt", terminal());
   std::vector<std::string> warnings = data_warnings(dataset);
@@ -223,6 +246,12 @@ void add_train(CLI::App& app, Action& action) {
       ->add_option("--from", options->from,
                    "Start at step 0 with the weights of this checkpoint or run (same as train.from=…)")
       ->type_name("CHECKPOINT");
+  command
+      ->add_option(
+          "--branch", options->branch,
+          "Go on from this checkpoint, or a run's newest, as a new run in --out: weights, moments, step and "
+          "place in the data are taken over, what --change allows may be given as key=value")
+      ->type_name("CHECKPOINT");
   add_backend_option(*command, options->machine.backend, "auto, cpu or cuda (same as run.backend=…)");
   add_threads_option(*command, options->machine.threads);
   command->add_flag(
@@ -244,6 +273,8 @@ void add_train(CLI::App& app, Action& action) {
                "  tetrad train --resume run\n"
                "  tetrad train configs/quickstart.yaml --out run --continue\n"
                "  tetrad train --resume run --change train.steps=600 optim.lr=1e-4\n"
+               "  tetrad train --branch run precision.recipe=nvfp4 --out run-nvfp4\n"
+               "  tetrad train --branch run/checkpoints/step-300 optim.lr=1e-4 train.steps=900 --out slower\n"
                "  tetrad train more.yaml --from imported --out tuned\n"
                "  tetrad train --keys | grep precision");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -234,6 +234,125 @@ TEST_F(CompareCommand, ProbesASeedThatWasAdded) {
                 seed == 2);
 }
 
+/// Trunks that the comparison trains itself.
+TEST_F(CompareCommand, ArmsBranchOffFromSharedTrunks) {
+  const Words words = {"--arms",   "bf16,nvfp4", "--seeds",           "2", "--trunk-steps", "4",
+                       "--probes", "none",       "train.eval.every=2"};
+  const Outcome outcome = compare("c", words);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("[1/6 trunk seed 1"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("[6/6 nvfp4 seed 2"), std::string::npos) << outcome.err;
+  const Json json = report("c");
+  EXPECT_EQ(json["trunk"]["steps"], 4);
+  EXPECT_TRUE(json["complete"]);
+  for (const Json& arm : json["arms"]) {
+    EXPECT_EQ(arm["trials"][0]["loss"].size(), 6U);
+    EXPECT_EQ(arm["windows"].size(), 3U);
+    EXPECT_EQ(arm["windows"][0]["name"], "heldout");
+  }
+  EXPECT_EQ(json["arms"][1]["verdict"]["freedom"], 1);
+  // The reference simply goes on: its branch is the run that nobody branched.
+  ASSERT_EQ(compare("whole", {"--arms", "bf16", "--seeds", "2", "--probes", "none", "train.eval.every=2"})
+                .exit_code,
+            0);
+  for (const char* seed : {"seed-1", "seed-2"})
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_EQ(read_file(folder_ / "c/runs/bf16" / seed / "checkpoints/step-10" / file),
+                read_file(folder_ / "whole/runs/bf16" / seed / "checkpoints/step-10" / file));
+
+  // Killed in the second trunk and in a branch, and resumed.
+  EXPECT_EQ(compare("killed", words, {"TETRAD_FAILPOINTS=metrics.write=kill@5"}).exit_code, -1);
+  const Words resume = {"compare", "--resume", folder_.file("killed"), "--probes", "none"};
+  EXPECT_EQ(run_tetrad(resume, {"TETRAD_FAILPOINTS=metrics.write=kill@30"}).exit_code, -1);
+  const Json half = report("killed");
+  EXPECT_FALSE(half["complete"]);
+  EXPECT_EQ(half["arms"][1]["verdict"]["kind"], "undecided")
+      << "there is no verdict before all runs have ended";
+  const Outcome last = run_tetrad(resume);
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  for (const std::size_t arm : {0U, 1U}) {
+    EXPECT_EQ(report("killed")["arms"][arm]["verdict"], json["arms"][arm]["verdict"]);
+    for (const std::size_t trial : {0U, 1U})
+      EXPECT_EQ(report("killed")["arms"][arm]["trials"][trial]["loss"],
+                json["arms"][arm]["trials"][trial]["loss"]);
+  }
+  // What was stated beforehand stays.
+  for (const Words& change : {Words{"--primary", "last"}, {"--margin", "2"}, {"--trunk-steps", "5"}}) {
+    Words other = resume;
+    other.insert(other.end(), change.begin(), change.end());
+    const Outcome refused = run_tetrad(other);
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.err.find("stated before"), std::string::npos) << refused.err;
+    Words again = words;
+    again.insert(again.end(), change.begin(), change.end());
+    EXPECT_EQ(compare("c", again).exit_code, 2);
+  }
+}
+
+/// Trunks that are given, and another arm as the reference.
+TEST_F(CompareCommand, ArmsBranchOffFromGivenTrunks) {
+  ASSERT_EQ(
+      compare("from", {"--arms", "bf16", "--seeds", "3", "--probes", "none", "train.steps=4"}).exit_code, 0);
+  const auto trunk = [&](int seed) { return folder_.file("from/runs/bf16/seed-" + std::to_string(seed)); };
+  write_file(folder_.file("twice.yaml"),
+             "arms: {bf16: {precision: bf16}, one: {precision: nvfp4}, two: {precision: nvfp4}}\n");
+  const Words words = {"compare",
+                       "--branch",
+                       trunk(1),
+                       "--branch",
+                       trunk(2),
+                       "--arms",
+                       folder_.file("twice.yaml"),
+                       "--out",
+                       folder_.file("c"),
+                       "--probes",
+                       "none",
+                       "train.steps=8"};
+  const Outcome outcome = run_tetrad(words);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = report("c");
+  EXPECT_EQ(json["trunk"]["given"].size(), 2U);
+  EXPECT_EQ(json["arms"][1]["trials"][1]["loss"].size(), 4U);
+  // Two branches of the same precision are equal, and teach nothing about noise.
+  for (const char* curve : {"loss", "grad_norm", "evals"})
+    EXPECT_EQ(json["arms"][1]["trials"][1][curve], json["arms"][2]["trials"][1][curve]);
+  EXPECT_EQ(json["arms"][1]["verdict"]["freedom"], 1);
+
+  const Outcome against = run_tetrad({"compare", "--resume", folder_.file("c"), "--against", "one"});
+  ASSERT_EQ(against.exit_code, 0) << against.err;
+  EXPECT_NE(against.out.find("report-against-one.html"), std::string::npos) << against.out;
+  const Json other = Json::parse(read_file(folder_ / "c/report-against-one.json"));
+  EXPECT_EQ(other["reference"], "one");
+  EXPECT_EQ(other["arms"][0]["name"], "one");
+  EXPECT_EQ(other["arms"][2]["verdict"]["gap_percent"], 0);
+  EXPECT_NEAR(other["arms"][1]["verdict"]["gap_nats"], -json["arms"][1]["verdict"]["gap_nats"].get<double>(),
+              1e-12);
+  EXPECT_EQ(report("c"), json) << "the first report stays";
+
+  // A further trunk is a further look.
+  const Outcome more =
+      run_tetrad({"compare", "--resume", folder_.file("c"), "--branch", trunk(3), "--probes", "none"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(report("c")["looks"]["before"], Json::array({2}));
+  EXPECT_DOUBLE_EQ(report("c")["looks"]["alpha"], 0.025);
+  EXPECT_EQ(report("c")["arms"][1]["verdict"]["pairs"], 3);
+
+  const auto refuse = [&](const Words& bad, const std::string& word) {
+    const Outcome refused = run_tetrad(bad);
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.err.find(word), std::string::npos) << refused.err;
+  };
+  refuse({"compare", "--branch", trunk(1), "--branch", trunk(1), "--arms", "bf16,nvfp4", "--out",
+          folder_.file("d"), "train.steps=8"},
+         "both of seed 1");
+  refuse({"compare", "--branch", trunk(1), "--arms", "bf16,nvfp4", "--out", folder_.file("d")},
+         "train.steps");
+  refuse(
+      {"compare", "--branch", trunk(1), "--arms", "bf16,nvfp4", "--out", folder_.file("d"), "train.batch=2"},
+      "train.batch");
+  refuse({"compare", "--resume", folder_.file("c"), "--against", "three"}, "no such arm");
+}
+
 TEST_F(CompareCommand, RefusesWhatWouldNotBeAComparison) {
   const auto refuse = [&](const Outcome& outcome, const std::string& word) {
     EXPECT_EQ(outcome.exit_code, 2) << outcome.err;

@@ -14,10 +14,10 @@ namespace tetrad::testing {
 namespace {
 
 TEST(RemainingTime, MovesWithinARun) {
-  EXPECT_DOUBLE_EQ(remaining_seconds(100, 0, 3), 300);
-  EXPECT_DOUBLE_EQ(remaining_seconds(100, 30, 3), 270);
-  EXPECT_DOUBLE_EQ(remaining_seconds(100, 130, 3), 200);  // it will not end in the past
-  EXPECT_DOUBLE_EQ(remaining_seconds(100, 130, 1), 0);
+  EXPECT_DOUBLE_EQ(remaining_seconds(2, 0, 50, 100), 300);
+  EXPECT_DOUBLE_EQ(remaining_seconds(2, 30, 50, 100), 270);
+  EXPECT_DOUBLE_EQ(remaining_seconds(2, 130, 50, 100), 200);  // it will not end in the past
+  EXPECT_DOUBLE_EQ(remaining_seconds(2, 130, 50, 0), 0);
 }
 
 constexpr const char* kCommon =
@@ -94,7 +94,6 @@ TEST(Trials, ArePairsThatDifferInTheirPrecisionAlone) {
   const Comparison comparison = expand(plan, kCommon);
   ASSERT_EQ(comparison.trials.size(), 8U);
   for (std::size_t i = 0; i < 8; i += 2) {
-    EXPECT_TRUE(comparison.trials[i].is_pair_of(comparison.trials[i + 1]));
     EXPECT_EQ(differences(comparison.trials[i].config, comparison.trials[i + 1].config),
               std::vector<std::string>{"precision.recipe"});
   }
@@ -102,12 +101,48 @@ TEST(Trials, ArePairsThatDifferInTheirPrecisionAlone) {
   EXPECT_EQ(comparison.trials[7].seed, 8U);
   EXPECT_EQ(comparison.trials[7].config.optim.lr, 2 * comparison.trials[0].config.optim.lr);
   EXPECT_EQ(comparison.trials[7].folder, "runs/nvfp4/seed-8-lr-2");
-  EXPECT_FALSE(comparison.trials[0].is_pair_of(comparison.trials[2]));
   ASSERT_EQ(comparison.lock.differences.size(), 1U);
   EXPECT_EQ(comparison.lock.differences[0].values, (std::vector<std::string>{"bf16", "nvfp4"}));
   EXPECT_EQ(comparison.lock.common_sha256, expand(read_plan("bf16,fp8"), kCommon).lock.common_sha256);
   EXPECT_NE(comparison.lock.common_sha256,
             expand(read_plan("bf16,nvfp4"), std::string(kCommon) + "optim: {lr: 1}\n").lock.common_sha256);
+}
+
+TEST(ComparePlan, WindowsTrunksAndLooksAreStated) {
+  ComparePlan plan = parse_plan(
+      "arms: {a: {}, b: {precision: bf16}}\ntrunk_steps: 10\nlooks: 2\nwindows: {first: 5, last: 0.2, "
+      "primary: "
+      "first}\n",
+      "plan.yaml");
+  EXPECT_EQ(plan.windows, (Windows{5, 0.2, "first"}));
+  plan.looked = {3, 6};
+  EXPECT_EQ(parse_plan(to_yaml(plan), "again"), plan);
+  plan.trunk_steps = 0;
+  plan.trunks = {{{"run", 10, "hash", "/a \"b\": c"}, 7}};
+  EXPECT_EQ(parse_plan(to_yaml(plan), "again"), plan);
+  EXPECT_EQ(plan.pairs(), 1);
+
+  const Comparison comparison =
+      expand(parse_plan("arms: {a: {}, b: {precision: bf16}}\ntrunk_steps: 10\nseeds: 2\n"
+                        "lr_factors: [1, 2]",
+                        "plan.yaml"),
+             kCommon);
+  ASSERT_EQ(comparison.trunks.size(), 4U);
+  EXPECT_EQ(comparison.trunks[3].folder, "trunks/seed-8-lr-2");
+  EXPECT_EQ(comparison.trials[6].trunk, 3U);
+  EXPECT_EQ(comparison.trunks[3].config.precision, comparison.trials[6].config.precision);
+  EXPECT_EQ(comparison.trials[6].config.train.steps, 40);
+  EXPECT_EQ(comparison.trials[6].config.train.eval.every, 3);
+
+  const auto refuse = [](const std::string& yaml, const std::vector<std::string>& words) {
+    expect_bad_input([&] { expand(parse_plan(yaml, "plan.yaml"), kCommon); }, words, yaml);
+  };
+  refuse("arms: {a: {}}\ntrunk_steps: 40", {"trunks of 40 steps"});
+  refuse("arms: {a: {}}\nwindows: {primary: first}", {"need trunks"});
+  refuse("arms: {a: {}}\nwindows: {primary: second}", {"primary", "heldout"});
+  refuse("arms: {a: {}}\nwindows: {last: 2}", {"last"});
+  refuse("arms: {a: {}}\nlooks: 0", {"looks"});
+  refuse("arms: {a: {}}\ntrunks: [{run: x, step: 1, sha256: y, seed: 1}]", {"checkpoint", "missing"});
 }
 
 TEST(Trials, HaveSamplesForCurves) {

@@ -15,7 +15,7 @@ import sys
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "src/tetrad/compare/page"
 SCRIPTS = ["data.js", "chart.js", "sections.js", "report.js"]
 OPERANDS = ["fprop.x", "fprop.w", "dgrad.dy", "dgrad.w", "wgrad.x", "wgrad.dy"]
-T95 = {2: 6.314, 3: 2.920, 4: 2.353, 5: 2.132, 6: 2.015}  # one-sided 95 % of Student's t for that many pairs
+T975 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}  # 97.5 % of Student's t for that many pairs
 
 
 def assemble(report):
@@ -104,16 +104,17 @@ def gap_statistics(trials, references, source, margin):
             nats.append(a - b)
     count = len(gaps)
     result = {"pairs": count, "gap_percent": None, "gap_nats": None, "interval_percent": None, "sd_percent": None,
-              "p_equivalent": None, "p_worse": None}
+              "freedom": max(0, count - 1), "differs": None, "p_zero": None, "p_equivalent": None, "p_worse": None}
     if count == 0:
         return result
     mean = sum(gaps) / count
     result.update(gap_percent=rounded(mean, 4), gap_nats=rounded(sum(nats) / count))
     if count > 1:
         sd = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / (count - 1))
-        half = T95.get(count, 2) * sd / math.sqrt(count)
+        half = T975.get(count, 2) * sd / math.sqrt(count)
         closeness = (margin - abs(mean)) / (sd / math.sqrt(count))
         result.update(interval_percent=[rounded(mean - half, 4), rounded(mean + half, 4)], sd_percent=rounded(sd, 4),
+                      differs=abs(mean) > half, p_zero=rounded(math.exp(-min(50, 2 * abs(mean) / (sd / math.sqrt(count))))),
                       p_equivalent=rounded(1 / (1 + math.exp(min(50, 1.7 * closeness)))),
                       p_worse=rounded(1 / (1 + math.exp(max(-50, min(50, 1.7 * (mean - margin) / (sd / math.sqrt(count))))))))
     return result
@@ -129,7 +130,7 @@ def verdict_of(name, reference, statistics, margin, diverged):
         kind = "undecided"
         text = f"undecided: {statistics['gap_percent']:+.2f} % on one pair" if pairs else "undecided: no finished pair"
     else:
-        span = f"{statistics['gap_percent']:+.2f} % (90 % interval {interval[0]:.2f} to {interval[1]:.2f}), {pairs} pairs"
+        span = f"{statistics['gap_percent']:+.2f} % (95 %: {interval[0]:.2f} to {interval[1]:.2f}; {pairs} pairs)"
         if -margin < interval[0] and interval[1] < margin:
             kind, text = "equivalent", f"within {margin} % of {reference}: {span}"
         elif interval[0] > margin:
@@ -139,6 +140,25 @@ def verdict_of(name, reference, statistics, margin, diverged):
         else:
             kind, text = "undecided", f"undecided: {span}"
     return {"kind": kind, "text": text, **statistics}
+
+
+def windows_of(statistics):
+    """The held-out loss decides; the others are made up beside it."""
+    def moved(title, name, share):
+        scale = {key: share * value for key, value in statistics.items() if key in ("gap_percent", "gap_nats") and value is not None}
+        interval = statistics["interval_percent"]
+        return {**statistics, **scale, "interval_percent": interval and [share * end for end in interval], "name": name,
+                "title": title}
+    return [moved("held-out loss at the end", "heldout", 1), moved("training loss of the last 40 steps", "last", 0.9)]
+
+
+def facets_of(trials, references, source, margin):
+    facets = sorted({(one["lr_factor"], one["mix"]) for one in trials})
+    if len(facets) < 2:
+        return []
+    return [{"lr_factor": factor, "mix": mix, **gap_statistics(
+        [one for one in trials if (one["lr_factor"], one["mix"]) == (factor, mix)], references, source, margin)}
+        for factor, mix in facets]
 
 
 def divergence_bound(count, of):
@@ -215,6 +235,10 @@ class Comparison:
             "model": {"name": "quickstart", "parameters": 819200, "pattern": "*-*-", "vocab": 256},
             "training": {"steps": steps, "tokens": steps * per_step, "batch": 16, "sequence": per_step // 16, "schedule": "wsd",
                          "lr": 0.003},
+            "data": [{"source": one, "tokens": steps * per_step, "epochs": 0.75, "heldout_tokens": 8192} for one in sources],
+            "command": ["tetrad", "compare", "configs/quickstart.yaml", "--arms", "bf16,nvfp4", "--out", "a folder"],
+            "trunk": None, "primary": "held-out loss at the end",
+            "looks": {"planned": 1, "before": [], "alpha": 0.05, "alpha_spent": 0.05},
             "reference": "", "margin_percent": margin, "alpha": 0.05, "complete": True,
             "lock": {"common_sha256": f"{self.rng.getrandbits(256):064x}", "common_keys": 118, "differences": [], "axes": [
                 {"key": "train.seed", "values": [str(one) for one in seeds]}, {"key": "optim.lr", "values": ["0.003"]}]},
@@ -240,6 +264,7 @@ class Comparison:
         report["arms"].append({
             "name": name, "description": description or f"precision.recipe={name}", "is_reference": first,
             "verdict": verdict_of(name, report["reference"], statistics, margin, diverged),
+            "windows": windows_of(statistics), "facets": [] if first else facets_of(trials, references, source, margin),
             "divergences": {"count": diverged, "of": len(ended), "bound": divergence_bound(diverged, len(ended))},
             "spikes": {"count": spikes, "per_million_tokens": rounded(1e6 * spikes / (tokens * max(1, len(ended))), 4)},
             "skipped_steps": 0, "heldout": heldout,
@@ -259,6 +284,7 @@ def study():
     made = Comparison("Four precisions on kernel sources, 162M parameters", 11, 4000, 32768, 700,
                       ["code", "documentation", "markov 2"], [1, 2, 3], blocks=12)
     made.report["hardware"] = {"backend": "cuda", "device": "NVIDIA H200", "threads": 16}
+    made.report["trunk"] = {"steps": 1000, "tokens": 1000 * 32768, "given": []}
     made.report["model"] = {"name": "dense-162m", "parameters": 162_300_000, "pattern": "*-" * 12, "vocab": 32768}
     made.arm("bf16")
     made.arm("fp8", 0.12, 1.31, quality=11, tokens_to_loss=1.004)
@@ -304,7 +330,7 @@ def incomplete():
     made.arm("mxfp4", 2.0, 0.8, checks=False, trials=[
         dict(missing, seed=seed, folder=f"runs/mxfp4/seed-{seed}") for seed in (1, 2, 3)])
     report = made.report
-    report.update(complete=False, build=None)
+    report.update(complete=False, build=None, data=[], command=[])
     report["model"]["pattern"] = None
     empty = report["arms"][2]
     empty.update(heldout=[], gradient=None, quantizer=None, recovery=None, cost=dict.fromkeys(empty["cost"]),
@@ -335,8 +361,9 @@ def diverged():
 
 
 def factors():
-    """Learning-rate factors and data mixes: several facets, of which one is shown at a time."""
+    """Learning-rate factors and data mixes: several facets, of which one is shown at a time. Looked at too often."""
     made = Comparison("Two rates, two mixes", 71, 500, 4096, 250, ["text"], [1, 2])
+    made.report["looks"] = {"planned": 1, "before": [1], "alpha": 0.025, "alpha_spent": 0.075}
     for name, gap in (("bf16", 0.0), ("nvfp4", 0.9)):
         made.arm(name, gap, trials=[made.sampler.trial(name, seed, gap, lr_factor=factor, mix=mix)
                                     for factor in (0.5, 1, 2) for mix in ("code", "prose") for seed in (1, 2)])
@@ -362,11 +389,14 @@ def hostile():
     for number, name in enumerate(names):
         made.arm(name, 0.4 * number, 0.9, quality=None if number == 0 else 0, description=attack)
     report = made.report
+    report["command"] = [attack, "it's"]
+    report["primary"] = report["data"][0]["source"] = attack
     report["build"] = report["hardware"]["device"] = report["model"]["name"] = report["lock"]["common_sha256"] = attack
     report["lock"]["differences"].append({"key": attack, "values": dict.fromkeys(names, attack)})
     report["lock"]["axes"].append({"key": attack, "values": [attack]})
     for arm in report["arms"]:
         arm["verdict"]["text"] = attack
+        arm["windows"][1]["title"] = attack
         arm["recovery"].update(nan=attack, resume=attack)
         arm["checks"][0].update(name=attack, unit=attack)
         if arm["cost"]:

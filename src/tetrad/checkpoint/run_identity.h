@@ -4,7 +4,10 @@
 // the run goes on, because a file can be edited, exchanged or put into the wrong folder.
 
 #include <map>
+#include <optional>
 #include <string>
+
+#include "tetrad/checkpoint/branch_point.h"
 
 namespace tetrad {
 
@@ -12,6 +15,7 @@ struct RunIdentity {
   std::string id;                           //!< drawn when the run began; empty: 0.1.0 drew none
   std::string config;                       //!< hash of all settings that have an influence on its results
   std::map<std::string, std::string> data;  //!< hash of the tokens of each source, and of SOURCE.heldout
+  std::optional<BranchPoint> branch = {};   //!< nothing: it began by itself
   friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
 };
 

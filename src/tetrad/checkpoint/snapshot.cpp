@@ -53,8 +53,11 @@ void read_tensor(Backend& backend, const SafetensorsFile& file, const std::files
 RunIdentity identity_in(const nlohmann::json& state) {
   const auto run = state.find("run");
   if (run == state.end()) return {};
-  return {run->at("id").get<std::string>(), run->at("config").get<std::string>(),
-          run->at("data").get<std::map<std::string, std::string>>()};
+  RunIdentity identity{run->at("id").get<std::string>(), run->at("config").get<std::string>(),
+                       run->at("data").get<std::map<std::string, std::string>>()};
+  if (const auto branch = run->find("branch"); branch != run->end())
+    identity.branch = branch->get<BranchPoint>();
+  return identity;
 }
 
 void check_finite(Backend& backend, const std::filesystem::path& path, const Parameter& parameter) {
@@ -100,6 +103,7 @@ std::string state_text(const RunState& state) {
   if (!state.identity.id.empty())
     json["run"] = {
         {"id", state.identity.id}, {"config", state.identity.config}, {"data", state.identity.data}};
+  if (state.identity.branch) json["run"]["branch"] = *state.identity.branch;
   return json.dump(1) + "\n";
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "tetrad/compare/judgement.h"
 #include "tetrad/compare/runner.h"
 #include "tetrad/core/error.h"
 #include "tetrad/model/estimate.h"
@@ -19,41 +20,6 @@ double mean(const std::vector<double>& values) {
   return values.empty()
              ? 0
              : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-/// Pairs of a number of the reference's trial and of the arm's.
-struct Pairs {
-  std::vector<double> reference, arm;
-
-  std::vector<double> percent() const {
-    std::vector<double> gaps;
-    for (std::size_t i = 0; i < arm.size(); ++i) gaps.push_back(100 * (arm[i] - reference[i]) / reference[i]);
-    return gaps;
-  }
-  double nats() const { return mean(arm) - mean(reference); }
-};
-
-template <typename Value>
-Pairs make_pairs(const ArmOutcome& reference, const ArmOutcome& arm, const Value& value_of) {
-  Pairs pairs;
-  for (const TrialOutcome& trial : arm.trials) {
-    const auto other = std::ranges::find_if(
-        reference.trials, [&](const TrialOutcome& t) { return t.trial->is_pair_of(*trial.trial); });
-    if (other == reference.trials.end() || !trial.has_ended() || !other->has_ended()) continue;
-    const std::optional<double> a = value_of(other->metrics);
-    const std::optional<double> b = value_of(trial.metrics);
-    if (!a || !b) continue;
-    pairs.reference.push_back(*a);
-    pairs.arm.push_back(*b);
-  }
-  return pairs;
-}
-
-std::optional<double> last_loss(const RunMetrics& run, const std::string& source) {
-  const auto found = run.evals.find(source);
-  if (found == run.evals.end() || found->second.empty() || !std::isfinite(found->second.back().loss))
-    return std::nullopt;
-  return found->second.back().loss;
 }
 
 TrialOutcome read_trial(const Trial& trial, const std::filesystem::path& folder) {
@@ -104,7 +70,7 @@ void add_cost(const std::vector<ArmOutcome>& arms, ArmOutcome& arm) {
   for (const TrialOutcome& trial : arm.trials) {
     double energy = 0;
     double tokens = 0;
-    std::int64_t before = 0;
+    std::int64_t before = trial.trunk_tokens;
     for (const TrainPoint& point : trial.metrics.train) {
       if (point.joules) {
         energy += *point.joules;
@@ -181,8 +147,7 @@ std::optional<double> relative_tokens(const RunMetrics& reference, const RunMetr
   return sooner ? std::optional(*sooner / a.x.back()) : std::nullopt;
 }
 
-std::vector<SourceOutcome> compare_sources(const ArmOutcome& reference, const ArmOutcome& arm,
-                                           const ComparePlan& plan) {
+std::vector<SourceOutcome> last_losses(const ArmOutcome& arm) {
   struct Values {
     std::vector<double> losses, bits_per_byte, excess_nats;
   };
@@ -203,92 +168,41 @@ std::vector<SourceOutcome> compare_sources(const ArmOutcome& reference, const Ar
     source.loss = mean(values.losses);
     if (!values.bits_per_byte.empty()) source.bits_per_byte = mean(values.bits_per_byte);
     if (!values.excess_nats.empty()) source.excess_nats = mean(values.excess_nats);
-    const Pairs pairs = make_pairs(
-        reference, arm, [&of = source.source](const RunMetrics& run) { return last_loss(run, of); });
-    source.gap = measure_gap(pairs.percent(), plan.margin, plan.alpha);
-    source.gap_nats = pairs.nats();
     result.push_back(std::move(source));
   }
   return result;
 }
 
-std::string describe(const ArmOutcome& arm, const ArmOutcome& reference, const ComparePlan& plan) {
-  const PairedGap& gap = arm.gap;
-  const std::string width = fmt::format("{:g} % interval", 100 * (1 - 2 * plan.alpha));
-  const std::string figures = gap.pairs >= 2 ? fmt::format("{:+.2f} % ({} {:+.2f} to {:+.2f}, {} pairs)",
-                                                           gap.mean, width, gap.low, gap.high, gap.pairs)
-                                             : fmt::format("{:+.2f} %", gap.mean);
-  switch (arm.verdict) {
-    case Verdict::reference:
-      return "what the others are compared with";
-    case Verdict::equivalent:
-      return fmt::format("within {:g} % of {}: {}", plan.margin, reference.name, figures);
-    case Verdict::worse:
-      return fmt::format("more than {:g} % worse than {}: {}", plan.margin, reference.name, figures);
-    case Verdict::better:
-      return fmt::format("more than {:g} % better than {}: {}", plan.margin, reference.name, figures);
-    case Verdict::diverged:
-      return fmt::format("{} of {} runs diverged", arm.divergences, arm.ended);
-    case Verdict::undecided:
-      break;
-  }
-  if (reference.divergences > 0) return fmt::format("runs of {} itself diverged", reference.name);
-  if (gap.pairs == 0) return "no pair of runs has ended yet";
-  if (gap.pairs == 1) return figures + " in one pair of runs, which says nothing about noise: use more seeds";
-  const std::int64_t needed = pairs_to_decide(gap, plan.margin, plan.alpha);
-  return fmt::format("{} does not decide about {:g} %{}", figures, plan.margin,
-                     needed > 0 ? fmt::format(": about {} pairs would", needed) : "");
-}
-
-void judge_arm(const ArmOutcome& reference, const ComparePlan& plan, ArmOutcome& arm) {
-  const Pairs pairs = make_pairs(reference, arm, final_loss);
-  arm.gap = measure_gap(pairs.percent(), plan.margin, plan.alpha);
-  arm.gap_nats = pairs.nats();
-  arm.sources = compare_sources(reference, arm, plan);
-  if (arm.ended > 0) arm.divergence_bound = upper_bound(arm.divergences, arm.ended, plan.alpha);
-  if (&arm == &reference)
-    arm.verdict = Verdict::reference;
-  else if (arm.divergences > reference.divergences)
-    arm.verdict = Verdict::diverged;
-  else if (reference.divergences == 0)
-    arm.verdict = judge(arm.gap, plan.margin);
-  arm.text = describe(arm, reference, plan);
-}
-
 }  // namespace
 
-std::optional<double> final_loss(const RunMetrics& run) {
-  std::vector<double> losses;
-  for (const auto& [source, points] : run.evals)
-    if (!points.empty()) losses.push_back(points.back().loss);
-  if (losses.empty()) losses.push_back(final_train_loss(run));
-  if (!std::isfinite(mean(losses))) return std::nullopt;
-  return mean(losses);
-}
-
-std::vector<ArmOutcome> read_outcomes(const Comparison& comparison, const std::filesystem::path& folder) {
+std::vector<ArmOutcome> read_outcomes(const Comparison& comparison, const std::filesystem::path& folder,
+                                      std::size_t reference) {
   std::vector<ArmOutcome> arms(comparison.plan.arms.size());
   for (std::size_t i = 0; i < arms.size(); ++i) arms[i].name = comparison.plan.arms[i].name;
   for (const Trial& trial : comparison.trials) {
     ArmOutcome& arm = arms[trial.arm];
     arm.trials.push_back(read_trial(trial, folder));
+    arm.trials.back().trunk_tokens =
+        comparison.trunk_steps() * trial.config.train.batch * trial.config.train.sequence;
     add_health(arm.trials.back(), arm);
   }
   for (ArmOutcome& arm : arms) {
     double tokens = 0;
     for (const TrialOutcome& trial : arm.trials)
-      if (!trial.metrics.train.empty()) tokens += static_cast<double>(trial.metrics.train.back().tokens);
+      if (!trial.metrics.train.empty())
+        tokens += static_cast<double>(trial.metrics.train.back().tokens - trial.trunk_tokens);
     if (tokens > 0) arm.spikes_per_million_tokens = static_cast<double>(arm.spikes) / tokens * 1e6;
     add_cost(arms, arm);
-    judge_arm(arms[0], comparison.plan, arm);
+    arm.sources = last_losses(arm);
     std::vector<double> ratios;
     for (std::size_t i = 0; i < arm.trials.size(); ++i) {  // trials of all arms are in the same order
-      if (!arm.trials[i].has_ended() || !arms[0].trials[i].has_ended()) continue;
-      if (const auto ratio = relative_tokens(arms[0].trials[i].metrics, arm.trials[i].metrics))
+      if (!arm.trials[i].has_ended() || !arms[reference].trials[i].has_ended()) continue;
+      if (const auto ratio = relative_tokens(arms[reference].trials[i].metrics, arm.trials[i].metrics))
         ratios.push_back(*ratio);
     }
     if (!ratios.empty()) arm.tokens_to_reference_loss = mean(ratios);
   }
+  judge_arms(comparison, reference, arms);
   return arms;
 }
 

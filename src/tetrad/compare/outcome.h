@@ -21,28 +21,48 @@ struct TrialOutcome {
   std::string ending;  //!< finished, diverged, running (has made steps), missing
   RunMetrics metrics;  //!< empty if missing
   std::optional<Machine> machine = {};
+  std::int64_t trunk_tokens = 0;  //!< that it did not train itself
 
   bool has_ended() const { return ending == "finished" || ending == "diverged"; }
 };
 
-/// Held-out loss of one source at the end of the runs, over the pairs.
+/// Of an arm to the reference.
+struct ArmGap {
+  PairedGap gap;    //!< percent of the reference's loss
+  double nats = 0;  //!< its mean
+};
+
+/// Held-out loss of one source at the end of the runs.
 struct SourceOutcome {
   std::string source;
   double loss = 0;  //!< mean over the arm's runs
-  PairedGap gap;    //!< percent
-  double gap_nats = 0;
+  ArmGap gap;
   std::optional<double> bits_per_byte;  //!< this and the next: means too
   std::optional<double> excess_nats;
+};
+
+/// The loss of some steps.
+struct WindowOutcome {
+  std::string name;   //!< heldout, last, first
+  std::string title;  //!< in words
+  ArmGap gap;
+};
+
+/// Of one learning rate and mix.
+struct FacetOutcome {
+  double lr_factor = 1;
+  std::string mix;
+  ArmGap gap;
 };
 
 struct ArmOutcome {
   std::string name;
   Verdict verdict = Verdict::undecided;
-  std::string text;  //!< the verdict in words
-  PairedGap
-      gap;  //!< percent, of the mean over sources; of the last training losses where nothing is held out
-  double gap_nats = 0;
-  std::int64_t ended = 0;  //!< trials
+  std::string text;                    //!< the verdict in words
+  ArmGap gap;                          //!< of the primary window
+  std::vector<WindowOutcome> windows;  //!< the primary one first
+  std::vector<FacetOutcome> facets;    //!< of the primary window; empty: there is but one
+  std::int64_t ended = 0;              //!< trials
   std::int64_t divergences = 0;
   double divergence_bound = 1;  //!< upper bound of the probability
   std::int64_t spikes = 0;
@@ -65,11 +85,8 @@ struct ArmOutcome {
   std::vector<TrialOutcome> trials;
 };
 
-/// The loss that a trial is judged by: the mean over sources of the last evaluation, else of the last
-/// twentieth of its training losses. Nothing if that is not finite.
-std::optional<double> final_loss(const RunMetrics& run);
-
-/// Reads what the trials have written so far.
-std::vector<ArmOutcome> read_outcomes(const Comparison& comparison, const std::filesystem::path& folder);
+/// Reads what the trials have written so far, and judges all arms beside arms[reference].
+std::vector<ArmOutcome> read_outcomes(const Comparison& comparison, const std::filesystem::path& folder,
+                                      std::size_t reference = 0);
 
 }  // namespace tetrad

@@ -67,6 +67,61 @@ std::vector<double> read_factors(const Node& node, const std::string& name) {
   return values;
 }
 
+const Node& member(const Node& map, const std::string& name) {
+  const Node* found = map.is(Node::Kind::map) ? map.find(name) : nullptr;
+  TETRAD_CHECK(found != nullptr, "{}: {} is missing", map.origin, name);
+  return *found;
+}
+
+Windows read_windows(const Node& node) {
+  TETRAD_CHECK(node.is(Node::Kind::map),
+               "{}: expected windows such as {{first: 100, last: 0.1, primary: last}}", node.origin);
+  Windows windows;
+  for (std::size_t i = 0; i < node.names.size(); ++i) {
+    const std::string& name = node.names[i];
+    const Node& value = node.children[i];
+    if (name == "first")
+      windows.first = config::read_whole(value, name, config::at_least(1));
+    else if (name == "last")
+      windows.last = config::read_real(value, name, {.min = 0, .max = 1, .above_min = true});
+    else if (name == "primary")
+      windows.primary = config::read_string(value, name, config::one_of({"heldout", "last", "first"}));
+    else
+      fail("{}: {} is not a window; valid keys: first, last, primary", value.origin, config::shown(name));
+  }
+  return windows;
+}
+
+std::vector<GivenTrunk> read_trunks(const Node& node) {
+  TETRAD_CHECK(node.is(Node::Kind::list), "{}: expected a list of checkpoints", node.origin);
+  std::vector<GivenTrunk> trunks;
+  for (const Node& one : node.children) {
+    const auto text = [&](const char* name) { return config::read_string(member(one, name), name, {}); };
+    trunks.push_back({{text("run"), config::read_whole(member(one, "step"), "step", config::at_least(0)),
+                       text("sha256"), text("checkpoint")},
+                      config::read_unsigned(member(one, "seed"), "seed")});
+  }
+  return trunks;
+}
+
+std::string trunk_text(const GivenTrunk& trunk) {
+  Node node = Node::map();
+  node.add("checkpoint", Node::scalar(trunk.point.checkpoint, true));
+  node.add("run", Node::scalar(trunk.point.run, true));
+  node.add("step", Node::scalar(fmt::to_string(trunk.point.step)));
+  node.add("sha256", Node::scalar(trunk.point.sha256, true));
+  node.add("seed", Node::scalar(fmt::to_string(trunk.seed)));
+  return config::flow_text(node);
+}
+
+std::vector<std::int64_t> read_counts(const Node& node, const std::string& name) {
+  TETRAD_CHECK(node.is(Node::Kind::list), "{}: expected a list of whole numbers", node.origin);
+  std::vector<std::int64_t> values;
+  for (const Node& child : node.children)
+    values.push_back(config::read_whole(child, name, config::at_least(1)));
+  return values;
+}
+
 void read_member(const std::string& name, const Node& node, ComparePlan& plan) {
   if (name == "arms") {
     plan.arms = read_named(node, "precision");
@@ -81,9 +136,22 @@ void read_member(const std::string& name, const Node& node, ComparePlan& plan) {
     plan.margin = config::read_real(node, name, config::above(0));
   } else if (name == "alpha") {
     plan.alpha = config::read_real(node, name, config::above(0));
+  } else if (name == "looks") {
+    plan.looks = config::read_whole(node, name, config::between(1, 100));
+  } else if (name == "looked") {
+    plan.looked = read_counts(node, name);
+  } else if (name == "trunk_steps") {
+    plan.trunk_steps = config::read_whole(node, name, config::count());
+  } else if (name == "trunks") {
+    plan.trunks = read_trunks(node);
+  } else if (name == "windows") {
+    plan.windows = read_windows(node);
   } else {
-    fail("{}: {} is not a key of a comparison; valid keys: arms, seeds, lr_factors, mixes, margin, alpha",
-         node.origin, config::shown(name));
+    fail(
+        "{}: {} is not a key of a comparison; valid keys: arms, seeds, lr_factors, mixes, margin, alpha, "
+        "looks, "
+        "trunk_steps, windows",
+        node.origin, config::shown(name));
   }
 }
 
@@ -99,6 +167,8 @@ ComparePlan plan_of_recipes(const std::string& list) {
   return plan;
 }
 
+}  // namespace
+
 void check_plan(const ComparePlan& plan) {
   std::set<std::string> names;
   for (const NamedOverrides& arm : plan.arms)
@@ -106,13 +176,28 @@ void check_plan(const ComparePlan& plan) {
   TETRAD_CHECK(!plan.arms.empty(), "a comparison needs arms");
   TETRAD_CHECK(plan.seeds >= 1, "a comparison needs at least one seed");
   TETRAD_CHECK(plan.alpha < 0.5, "alpha {} is the probability of a wrong verdict: below 0.5", plan.alpha);
+  TETRAD_CHECK(plan.trunk_steps == 0 || plan.trunks.empty(),
+               "trunks are trained (trunk_steps) or given (--branch), not both");
+  TETRAD_CHECK(
+      plan.has_trunks() || plan.windows.primary != "first",
+      "the first steps after a branch need trunks: say trunk_steps, or choose another primary window");
+  for (const GivenTrunk& trunk : plan.trunks)
+    for (const GivenTrunk& other : plan.trunks) {
+      TETRAD_CHECK(
+          trunk.point.step == other.point.step,
+          "{} is at step {} and {} at step {}: trunks of one comparison repeat each other, so they must be "
+          "equally long",
+          trunk.point.checkpoint, trunk.point.step, other.point.checkpoint, other.point.step);
+      TETRAD_CHECK(
+          &trunk == &other || trunk.seed != other.seed,
+          "{} and {} are both of seed {}: trunks of one comparison repeat each other with other seeds",
+          trunk.point.checkpoint, other.point.checkpoint, trunk.seed);
+    }
   const auto trials =
       static_cast<std::int64_t>(plan.arms.size() * plan.lr_factors.size() * plan.mixes.size());
-  TETRAD_CHECK(plan.seeds <= kMostTrials / trials, "{} times {} seeds are more than {} runs", trials,
-               plan.seeds, kMostTrials);
+  TETRAD_CHECK(plan.pairs() <= kMostTrials / trials, "{} times {} seeds are more than {} runs", trials,
+               plan.pairs(), kMostTrials);
 }
-
-}  // namespace
 
 ComparePlan parse_plan(const std::string& yaml, const std::string& name) {
   ComparePlan plan;
@@ -146,6 +231,13 @@ std::string to_yaml(const ComparePlan& plan) {
   std::string text = fmt::format("seeds: {}\nlr_factors: [{}]\nmargin: {}\nalpha: {}\narms:\n{}", plan.seeds,
                                  fmt::join(plan.lr_factors, ", "), plan.margin, plan.alpha, named(plan.arms));
   if (plan.mixes != ComparePlan().mixes) text += "mixes:\n" + named(plan.mixes);
+  const Windows& windows = plan.windows;
+  text += fmt::format("windows: {{first: {}, last: {}, primary: {}}}\nlooks: {}\n", windows.first,
+                      windows.last, windows.primary, plan.looks);
+  if (!plan.looked.empty()) text += fmt::format("looked: [{}]\n", fmt::join(plan.looked, ", "));
+  if (plan.trunk_steps > 0) text += fmt::format("trunk_steps: {}\n", plan.trunk_steps);
+  if (!plan.trunks.empty()) text += "trunks:\n";
+  for (const GivenTrunk& trunk : plan.trunks) text += "  - " + trunk_text(trunk) + "\n";
   return text;
 }
 

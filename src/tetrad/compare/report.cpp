@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "tetrad/model/estimate.h"
 #include "tetrad/plot/text.h"
+#include "tetrad/train/preflight.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
@@ -28,27 +32,53 @@ Json number(const std::optional<double>& value) { return value ? number(*value) 
 /// Curves have seven digits: a report is a fifth smaller, and metrics.jsonl has the full numbers.
 Json point(double value) { return number(std::stod(fmt::format("{:.7g}", value))); }
 
-Json gap_json(const PairedGap& gap, double nats) {
+Json gap_json(const ArmGap& arm) {
+  const PairedGap& gap = arm.gap;
+  const bool has_interval = gap.freedom > 0;
   return {{"pairs", gap.pairs},
-          {"gap_percent", number(gap.mean)},
-          {"gap_nats", gap.pairs > 0 ? number(nats) : Json()},
-          {"interval_percent", gap.pairs >= 2 ? Json{gap.low, gap.high} : Json()},
-          {"sd_percent", number(gap.deviation)}};
+          {"gap_percent", gap.pairs > 0 ? number(gap.mean) : Json()},
+          {"gap_nats", gap.pairs > 0 ? number(arm.nats) : Json()},
+          {"interval_percent", has_interval ? Json{gap.low, gap.high} : Json()},
+          {"sd_percent", has_interval ? number(gap.deviation) : Json()},
+          {"freedom", gap.freedom},
+          {"differs", has_interval ? Json(gap.differs()) : Json()}};
 }
 
 Json verdict_json(const ArmOutcome& arm) {
-  Json verdict = gap_json(arm.gap, arm.gap_nats);
+  Json verdict = gap_json(arm.gap);
+  const PairedGap& gap = arm.gap.gap;
   verdict["kind"] = name_of(arm.verdict);
   verdict["text"] = arm.text;
-  verdict["p_equivalent"] = arm.gap.pairs >= 2 ? number(arm.gap.p_equivalent) : Json();
-  verdict["p_worse"] = arm.gap.pairs >= 2 ? number(arm.gap.p_worse) : Json();
+  for (const auto& [name, p] :
+       {std::pair("p_zero", gap.p_zero), {"p_equivalent", gap.p_equivalent}, {"p_worse", gap.p_worse}})
+    verdict[name] = gap.freedom > 0 ? number(p) : Json();
   return verdict;
+}
+
+Json windows_json(const ArmOutcome& arm) {
+  Json windows = Json::array();
+  for (const WindowOutcome& window : arm.windows) {
+    Json& line = windows.emplace_back(gap_json(window.gap));
+    line["name"] = window.name;
+    line["title"] = window.title;
+  }
+  return windows;
+}
+
+Json facets_json(const ArmOutcome& arm) {
+  Json facets = Json::array();
+  for (const FacetOutcome& facet : arm.facets) {
+    Json& line = facets.emplace_back(gap_json(facet.gap));
+    line["lr_factor"] = facet.lr_factor;
+    line["mix"] = facet.mix;
+  }
+  return facets;
 }
 
 Json sources_json(const ArmOutcome& arm) {
   Json sources = Json::array();
   for (const SourceOutcome& source : arm.sources) {
-    Json line = gap_json(source.gap, source.gap_nats);
+    Json line = gap_json(source.gap);
     line["source"] = source.source;
     line["loss"] = number(source.loss);
     line["bits_per_byte"] = number(source.bits_per_byte);
@@ -97,11 +127,16 @@ Json trial_json(const TrialOutcome& outcome) {
           {"events", events}};
 }
 
-/// The newest sample of every quantizer, of the arm's first run.
+/// The newest sample with the most quantizers, of the arm's first run: a late switch to another precision
+/// ends some of them.
 Json quantizer_json(const ArmOutcome& arm) {
   const auto& samples = arm.trials.front().metrics.quantizers;
   if (samples.empty()) return {};
-  const std::int64_t step = samples.back().step;
+  std::map<std::int64_t, std::size_t> counts;
+  for (const QuantPoint& sample : samples) ++counts[sample.step];
+  std::int64_t step = 0;
+  for (const auto& [at, count] : counts)
+    if (step == 0 || count >= counts[step]) step = at;
   Json cells = Json::array();
   for (const QuantPoint& sample : samples) {
     if (sample.step != step) continue;
@@ -177,6 +212,8 @@ Json arm_json(const ArmOutcome& arm, const ArmOutcome& reference, const NamedOve
           {"description", fmt::format("{}", fmt::join(definition.overrides, ", "))},
           {"is_reference", &arm == &reference},
           {"verdict", verdict_json(arm)},
+          {"windows", windows_json(arm)},
+          {"facets", facets_json(arm)},
           {"divergences",
            {{"count", arm.divergences}, {"of", arm.ended}, {"bound", number(arm.divergence_bound)}}},
           {"spikes", {{"count", arm.spikes}, {"per_million_tokens", arm.spikes_per_million_tokens}}},
@@ -241,7 +278,35 @@ Json lock_json(const Comparison& comparison) {
             {{"key", "data"}, {"values", mixes}}}}};
 }
 
+Json trunk_json(const Comparison& comparison) {
+  if (comparison.trunks.empty()) return {};
+  const TrainConfig& train = comparison.trials.front().config.train;
+  Json given = Json::array();
+  for (const GivenTrunk& trunk : comparison.plan.trunks) given.push_back(trunk.point);
+  return {{"steps", comparison.trunk_steps()},
+          {"tokens", comparison.trunk_steps() * train.batch * train.sequence},
+          {"given", given}};
+}
+
+Json looks_json(const ComparePlan& plan) {
+  const auto look = std::ssize(plan.looked);
+  return {{"planned", plan.looks},
+          {"before", plan.looked},
+          {"alpha", alpha_of_look(plan.alpha, plan.looks, look)},
+          {"alpha_spent", alpha_spent(plan.alpha, plan.looks, look)}};
+}
+
 }  // namespace
+
+Json describe_beginning(const Json& command, const Dataset& dataset) {
+  Json sources = Json::array();
+  for (const SourceUse& use : source_uses(dataset))
+    sources.push_back({{"source", use.name},
+                       {"tokens", use.tokens},
+                       {"epochs", number(use.epochs)},
+                       {"heldout_tokens", use.heldout_tokens ? Json(*use.heldout_tokens) : Json()}});
+  return {{"command", command}, {"data", sources}};
+}
 
 Json make_report(const Comparison& comparison, const std::vector<ArmOutcome>& arms,
                  const std::vector<ArmProbes>& probes, const ReportContext& context) {
@@ -249,9 +314,15 @@ Json make_report(const Comparison& comparison, const std::vector<ArmOutcome>& ar
   Json arm_list = Json::array();
   std::string names;
   bool complete = true;
-  for (std::size_t i = 0; i < arms.size(); ++i) {
-    arm_list.push_back(arm_json(arms[i], arms[0], comparison.plan.arms[i], probes[i], probes[0], context));
-    names += (i == 0 ? "" : ", ") + arms[i].name;
+  std::vector<std::size_t> order(arms.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::size_t reference = context.reference;
+  std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(reference),
+              order.begin() + static_cast<std::ptrdiff_t>(reference) + 1);
+  for (const std::size_t i : order) {
+    arm_list.push_back(
+        arm_json(arms[i], arms[reference], comparison.plan.arms[i], probes[i], probes[reference], context));
+    names += (names.empty() ? "" : ", ") + arms[i].name;
     complete &= std::ranges::all_of(arms[i].trials, &TrialOutcome::has_ended);
   }
   const std::int64_t steps = step_count(config.train);
@@ -272,7 +343,12 @@ Json make_report(const Comparison& comparison, const std::vector<ArmOutcome>& ar
             {"sequence", config.train.sequence},
             {"schedule", config.schedule.kind},
             {"lr", config.optim.lr}}},
-          {"reference", arms[0].name},
+          {"data", context.origin.value("data", Json::array())},
+          {"command", context.origin.value("command", Json::array())},
+          {"trunk", trunk_json(comparison)},
+          {"reference", arms[reference].name},
+          {"primary", arms[reference].windows.front().title},
+          {"looks", looks_json(comparison.plan)},
           {"margin_percent", comparison.plan.margin},
           {"alpha", comparison.plan.alpha},
           {"complete", complete},
@@ -280,12 +356,19 @@ Json make_report(const Comparison& comparison, const std::vector<ArmOutcome>& ar
           {"arms", arm_list}};
 }
 
-std::string summary_text(const std::vector<ArmOutcome>& arms) {
+std::string summary_text(const Comparison& comparison, const std::vector<ArmOutcome>& arms) {
   std::size_t width = 0;
   for (const ArmOutcome& arm : arms) width = std::max(width, arm.name.size());
   std::string text;
   for (const ArmOutcome& arm : arms)
     text += fmt::format("{:<{}}  {:<10}  {}\n", arm.name, width, name_of(arm.verdict), arm.text);
+  text += fmt::format("\nCompared: {}.\n", arms.front().windows.front().title);
+  const ComparePlan& plan = comparison.plan;
+  if (const auto look = std::ssize(plan.looked); look >= plan.looks)
+    text += fmt::format(
+        "These verdicts were looked at {} times before runs were added, {} times more than was planned: the "
+        "probability that any of them was wrong is up to {:.1f} %, not {:.1f} %.\n",
+        look, look - plan.looks + 1, 100 * alpha_spent(plan.alpha, plan.looks, look), 100 * plan.alpha);
   return text;
 }
 

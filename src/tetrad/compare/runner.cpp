@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/config/config.h"
@@ -40,6 +41,81 @@ void remove_checkpoints(const fs::path& run, std::size_t keep) {
   }
 }
 
+std::int64_t steps_of(const Trial& trial, const Comparison& comparison) {
+  return step_count(trial.config.train) - comparison.trunk_steps();
+}
+
+/// Where a comparison stands, in front of every line.
+class Progress {
+ public:
+  Progress(const Comparison& comparison, const fs::path& folder) {
+    const auto add = [&](const std::string& run, std::int64_t steps) {
+      ++runs_;
+      if (ending_of(folder / run).empty())
+        later_ += steps;
+      else
+        ++ended_;
+    };
+    for (const Trunk& trunk : comparison.trunks)
+      if (!trunk.given) add(trunk.folder, trunk.steps);
+    for (const Trial& trial : comparison.trials) add(trial.folder, steps_of(trial, comparison));
+  }
+
+  void begin(std::string name, std::int64_t steps) {
+    name_ = std::move(name);
+    steps_ = steps;
+    later_ -= steps;
+    begin_ = steady_seconds();
+  }
+  void end() {
+    ++ended_;
+    seconds_done_ += steady_seconds() - begin_;
+    steps_done_ += steps_;
+  }
+  std::string prefix() const {
+    std::string left;
+    if (steps_done_ > 0)
+      left = fmt::format(", {} left",
+                         format_duration(remaining_seconds(seconds_done_ / static_cast<double>(steps_done_),
+                                                           steady_seconds() - begin_, steps_, later_)));
+    return fmt::format("[{}/{} {}{}] ", ended_ + 1, runs_, name_, left);
+  }
+
+ private:
+  std::size_t runs_ = 0, ended_ = 0;
+  std::string name_;
+  std::int64_t steps_ = 0;  //!< of the present run
+  std::int64_t later_ = 0;  //!< of those to come
+  std::int64_t steps_done_ = 0;
+  double seconds_done_ = 0;
+  double begin_ = 0;
+};
+
+/// Unless it is there. False: stopped by a signal.
+bool train_trunk(const Trunk& trunk, const fs::path& folder, Progress& progress, const RunContext& context) {
+  const fs::path run = folder / trunk.folder;
+  if (trunk.given || !ending_of(run).empty()) return true;
+  progress.begin(fmt::format("trunk seed {}", trunk.seed), trunk.steps);
+  const Ending ending =
+      train_in(run, trunk.config, {[&] { return progress.prefix(); }, true, trunk.steps}, context);
+  if (ending == Ending::stopped_by_signal) return false;
+  TETRAD_CHECK(
+      ending == Ending::finished,
+      "the trunk {} diverged before step {}, so no arm can go on from it: change the configuration, or "
+      "shorten the trunks",
+      run.string(), trunk.steps);
+  remove_checkpoints(run, 1);
+  write_file_atomically(run / kEndingFile, "finished\n");
+  progress.end();
+  return true;
+}
+
+BranchPoint branch_point_of(const Trunk& trunk, const fs::path& folder) {
+  if (trunk.given) return *trunk.given;
+  std::vector<CheckpointProblem> problems;
+  return branch_point(open_checkpoint(folder / trunk.folder, problems).path());
+}
+
 }  // namespace
 
 Ending train_in(const fs::path& folder, Config config, const RunStyle& style, const RunContext& context) {
@@ -53,12 +129,13 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
   Dataset dataset = open_dataset(context.backend.threads(), config);
   const std::string resolved = to_yaml(config);
   const RunFolder held =
-      began ? RunFolder::open(folder) : RunFolder::create(folder, resolved, context.origin);
+      began ? RunFolder::open(folder) : RunFolder::create(folder, resolved, context.origin, style.branch);
   RunLog log(folder / "log.txt", context.display);
   log.set_quiet(!style.prefix);
   if (style.prefix) log.set_prefix(style.prefix);
   Trainer trainer(config, std::move(dataset), resolved, context.build, held, context.backend, log);
   if (!style.saves_ends) trainer.leave_out_ends();
+  if (style.stop_after > 0) trainer.stop_after(style.stop_after);
   if (began)
     trainer.resume();
   else
@@ -87,39 +164,39 @@ std::optional<std::size_t> trial_with_checkpoint(const Comparison& comparison, c
   return static_cast<std::size_t>(found - comparison.trials.begin());
 }
 
-double remaining_seconds(double each, double spent, std::size_t left) {
-  return std::max(0.0, each - spent) + each * static_cast<double>(left - 1);
+double remaining_seconds(double each, double spent, std::int64_t steps, std::int64_t later) {
+  return std::max(0.0, each * static_cast<double>(steps) - spent) + each * static_cast<double>(later);
 }
 
 bool run_trials(const Comparison& comparison, const fs::path& folder, const RunnerOptions& options,
                 const RunContext& context) {
-  const std::size_t count = comparison.trials.size();
-  const double begin = steady_seconds();
-  std::size_t trained = 0;
+  Progress progress(comparison, folder);
   std::optional<Machine> machine;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Trial& trial = comparison.trials[i];
+  for (const Trial& trial : comparison.trials) {
     const fs::path run = folder / trial.folder;
     if (!ending_of(run).empty()) continue;
-    const double trial_begin = steady_seconds();
-    const auto prefix = [&, i, trial_begin] {
-      const double each = (trial_begin - begin) / static_cast<double>(trained);
-      const std::string left =
-          trained == 0 ? ""
-                       : fmt::format(", {} left", format_duration(remaining_seconds(
-                                                      each, steady_seconds() - trial_begin, count - i)));
-      return fmt::format("[{}/{} {} seed {}{}] ", i + 1, count, comparison.plan.arms[trial.arm].name,
-                         trial.seed, left);
-    };
-    const bool is_kept = options.keep_checkpoints || (trial.arm < options.probed &&
-                                                      !trial_with_checkpoint(comparison, folder, trial.arm));
     if (!machine) machine = options.describe_machine();
-    const Ending ending = train_in(run, trial.config, {prefix, is_kept}, context);
+    RunStyle style;
+    if (trial.trunk) {
+      const Trunk& trunk = comparison.trunks[*trial.trunk];
+      if (!train_trunk(trunk, folder, progress, context)) return false;
+      style.branch = branch_point_of(trunk, folder);
+    }
+    style.saves_ends = options.keep_checkpoints ||
+                       (trial.arm < options.probed && !trial_with_checkpoint(comparison, folder, trial.arm));
+    progress.begin(fmt::format("{} seed {}", comparison.plan.arms[trial.arm].name, trial.seed),
+                   steps_of(trial, comparison));
+    style.prefix = [&] { return progress.prefix(); };
+    const Ending ending = train_in(run, trial.config, style, context);
     write_machine(run, *machine);
     if (ending == Ending::stopped_by_signal) return false;
-    remove_checkpoints(run, is_kept ? 1 : 0);
+    remove_checkpoints(run, style.saves_ends ? 1 : 0);
     write_file_atomically(run / kEndingFile, ending == Ending::finished ? "finished\n" : "diverged\n");
-    ++trained;
+    progress.end();
+    const bool is_last_of_pair = trial.arm + 1 == comparison.plan.arms.size();
+    if (trial.trunk && is_last_of_pair && !options.keep_checkpoints)
+      if (const Trunk& trunk = comparison.trunks[*trial.trunk]; !trunk.given)
+        remove_checkpoints(folder / trunk.folder, 0);
     if (options.after_trial) options.after_trial();
   }
   return true;

@@ -27,8 +27,10 @@ struct RunContext {
 };
 
 struct RunStyle {
-  std::function<std::string()> prefix;  //!< before every message; empty: messages go to the log alone
-  bool saves_ends = true;               //!< false: only checkpoints that the configuration asks for
+  std::function<std::string()> prefix;     //!< before every message; empty: messages go to the log alone
+  bool saves_ends = true;                  //!< false: only checkpoints that the configuration asks for
+  std::int64_t stop_after = 0;             //!< not 0: a trunk, which ends there
+  std::optional<BranchPoint> branch = {};  //!< what the run goes on from, if it does not begin by itself
 };
 
 /// Trains in a folder of its own, from its newest checkpoint if it began before. Throws Error (bad input) if
@@ -51,11 +53,11 @@ std::string ending_of(const std::filesystem::path& trial_folder);
 std::optional<std::size_t> trial_with_checkpoint(const Comparison& comparison,
                                                  const std::filesystem::path& folder, std::size_t arm);
 
-/// Seconds until all runs have ended: as many as `left` take, this one included, if each takes `each` and
-/// this one has taken `spent`. One that takes longer than others is about to end.
-double remaining_seconds(double each, double spent, std::size_t left);
+/// Seconds until all runs have ended, if a step takes `each`: the present run, of `steps`, has taken `spent`,
+/// and those to come have `later` steps. A run that takes longer than others is about to end.
+double remaining_seconds(double each, double spent, std::int64_t steps, std::int64_t later);
 
-/// Trains what has not ended. False: stopped by a signal.
+/// Trains what has not ended, each trunk before the trials that go on from it. False: stopped by a signal.
 bool run_trials(const Comparison& comparison, const std::filesystem::path& folder,
                 const RunnerOptions& options, const RunContext& context);
 

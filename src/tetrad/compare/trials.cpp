@@ -11,16 +11,23 @@
 #include "tetrad/core/error.h"
 #include "tetrad/io/sha256.h"
 #include "tetrad/train/preflight.h"
+#include "tetrad/train/resume.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
 namespace {
 
-std::string folder_of(const std::string& arm, const Trial& trial) {
-  return fmt::format("runs/{}/seed-{}{}{}", arm, trial.seed,
-                     trial.lr_factor == 1 ? "" : fmt::format("-lr-{}", trial.lr_factor),
-                     trial.mix.empty() ? "" : "-" + trial.mix);
-}
+/// What sets the pairs of a comparison apart.
+struct Pair {
+  std::int64_t number = 0;
+  double lr_factor = 1;
+  const NamedOverrides& mix;
+
+  std::string name(std::uint64_t seed) const {
+    return fmt::format("seed-{}{}{}", seed, lr_factor == 1 ? "" : fmt::format("-lr-{}", lr_factor),
+                       mix.name.empty() ? "" : "-" + mix.name);
+  }
+};
 
 /// Where a run writes and on which machine it runs is not part of what it computes.
 bool is_compared(const std::string& key) { return !key.starts_with("run."); }
@@ -62,45 +69,67 @@ Lock make_lock(std::span<const Trial> pair, const std::set<std::string>& keys) {
   return lock;
 }
 
-/// Ten samples over the run at least, for curves and for the map of quantizers.
-void add_defaults(TrainConfig& train) {
-  const std::int64_t tenth = std::max<std::int64_t>(1, step_count(train) / 10);
+/// Ten samples over the steps of a trial at least, for curves and for the map of quantizers.
+void add_defaults(TrainConfig& train, std::int64_t trunk_steps) {
+  const std::int64_t tenth = std::max<std::int64_t>(1, (step_count(train) - trunk_steps) / 10);
   if (train.eval.every == 0) train.eval.every = tenth;
   if (train.telemetry_every > 0) train.telemetry_every = std::min(train.telemetry_every, tenth);
 }
 
-Config configure(const NamedOverrides& arm, const NamedOverrides& mix, const std::string& common) {
-  std::vector<std::string> overrides = mix.overrides;
+Config configure(const NamedOverrides& arm, const Pair& pair, const ComparePlan& plan,
+                 const std::string& common) {
+  std::vector<std::string> overrides = pair.mix.overrides;
   overrides.insert(overrides.end(), arm.overrides.begin(), arm.overrides.end());
-  return parse_config(common, "the common configuration", overrides);
+  Config config = parse_config(common, "the common configuration", overrides);
+  if (plan.trunks.empty())
+    config.train.seed += static_cast<std::uint64_t>(pair.number);
+  else
+    config.train.seed = plan.trunks[static_cast<std::size_t>(pair.number)].seed;
+  config.optim.lr *= pair.lr_factor;
+  config.run.out.clear();
+  return config;
+}
+
+Trunk make_trunk(const Pair& pair, const ComparePlan& plan, Config config) {
+  const std::uint64_t seed = config.train.seed;
+  if (plan.trunks.empty()) {
+    TETRAD_CHECK(plan.trunk_steps < step_count(config.train),
+                 "trunks of {} steps leave nothing of the {} steps of a run: branches would have none",
+                 plan.trunk_steps, step_count(config.train));
+    return {seed, "trunks/" + pair.name(seed), std::move(config), plan.trunk_steps};
+  }
+  const BranchPoint& given = plan.trunks[static_cast<std::size_t>(pair.number)].point;
+  check_branch(given, config);
+  return {seed, "", std::move(config), given.step, given};
+}
+
+void add_pair(const Pair& pair, const std::string& common, Comparison& comparison) {
+  const ComparePlan& plan = comparison.plan;
+  const std::size_t begin = comparison.trials.size();
+  for (std::size_t arm = 0; arm < plan.arms.size(); ++arm) {
+    Trial trial{arm, 0, pair.lr_factor, pair.mix.name, {}, configure(plan.arms[arm], pair, plan, common)};
+    if (plan.has_trunks() && arm == 0) comparison.trunks.push_back(make_trunk(pair, plan, trial.config));
+    if (plan.has_trunks()) trial.trunk = comparison.trunks.size() - 1;
+    add_defaults(trial.config.train, comparison.trunk_steps());
+    trial.seed = trial.config.train.seed;
+    trial.folder = fmt::format("runs/{}/{}", plan.arms[arm].name, pair.name(trial.seed));
+    validate(trial.config);
+    check_kept_layers(trial.config);
+    comparison.trials.push_back(std::move(trial));
+  }
+  const std::span<const Trial> trials = std::span(comparison.trials).subspan(begin);
+  const std::set<std::string> keys = check_pair(trials, plan);
+  if (begin == 0) comparison.lock = make_lock(trials, keys);
 }
 
 }  // namespace
 
 Comparison expand(const ComparePlan& plan, const std::string& common) {
-  Comparison comparison{plan, {}, {}};
-  for (std::int64_t i = 0; i < plan.seeds; ++i) {
-    for (const double lr_factor : plan.lr_factors) {
-      for (const NamedOverrides& mix : plan.mixes) {
-        const std::size_t begin = comparison.trials.size();
-        for (std::size_t arm = 0; arm < plan.arms.size(); ++arm) {
-          Trial trial{arm, 0, lr_factor, mix.name, {}, configure(plan.arms[arm], mix, common)};
-          trial.config.train.seed += static_cast<std::uint64_t>(i);
-          trial.config.optim.lr *= lr_factor;
-          trial.config.run.out.clear();
-          add_defaults(trial.config.train);
-          trial.seed = trial.config.train.seed;
-          trial.folder = folder_of(plan.arms[arm].name, trial);
-          validate(trial.config);
-          check_kept_layers(trial.config);
-          comparison.trials.push_back(std::move(trial));
-        }
-        const std::span<const Trial> pair = std::span(comparison.trials).subspan(begin);
-        const std::set<std::string> keys = check_pair(pair, plan);
-        if (begin == 0) comparison.lock = make_lock(pair, keys);
-      }
-    }
-  }
+  check_plan(plan);
+  Comparison comparison{plan, {}, {}, {}};
+  for (std::int64_t number = 0; number < plan.pairs(); ++number)
+    for (const double lr_factor : plan.lr_factors)
+      for (const NamedOverrides& mix : plan.mixes) add_pair({number, lr_factor, mix}, common, comparison);
   return comparison;
 }
 

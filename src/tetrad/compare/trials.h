@@ -4,6 +4,7 @@
 // configurations, not assumed.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,15 @@
 #include "tetrad/train/config.h"
 
 namespace tetrad {
+
+/// What the trials of a pair go on from.
+struct Trunk {
+  std::uint64_t seed = 0;
+  std::string folder;  //!< below that of the comparison: "trunks/seed-1"; empty: it is given
+  Config config;       //!< of the whole run, as the reference has it
+  std::int64_t steps = 0;
+  std::optional<BranchPoint> given = {};
+};
 
 /// One run. Trials of different arms with the same seed, learning rate and mix are a pair.
 struct Trial {
@@ -20,10 +30,7 @@ struct Trial {
   std::string mix;
   std::string folder;  //!< below that of the comparison: "runs/nvfp4/seed-1"
   Config config;
-
-  bool is_pair_of(const Trial& other) const {
-    return seed == other.seed && lr_factor == other.lr_factor && mix == other.mix;
-  }
+  std::optional<std::size_t> trunk = {};  //!< index into those of the comparison
 };
 
 /// A key that trials have different values of, and the value of each arm.
@@ -41,8 +48,12 @@ struct Lock {
 
 struct Comparison {
   ComparePlan plan;
+  std::vector<Trunk> trunks;  //!< one for each pair, or none
   std::vector<Trial> trials;  //!< pair after pair, so that a comparison that is stopped has whole ones
   Lock lock;
+
+  /// Steps that all arms of a pair share.
+  std::int64_t trunk_steps() const { return trunks.empty() ? 0 : trunks[0].steps; }
 };
 
 /// Every trial of the plan over the common configuration, which is YAML. Throws Error (bad input) if arms

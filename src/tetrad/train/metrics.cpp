@@ -132,6 +132,13 @@ void Metrics::sync() {
   try_to([&] { events_.flush(); });
 }
 
+void Metrics::add_branch(const BranchPoint& from) {
+  nlohmann::json line = from;
+  line["kind"] = "branch";  // `step` is that of the checkpoint
+  append(line);
+  draw_text("run/branched", from.step, fmt::format("off from step {} of run {}", from.step, from.run));
+}
+
 void Metrics::add_resume(std::int64_t step, const std::string& build) {
   append({{"kind", "resume"}, {"step", step}, {"build", build}});
   draw_text("run/resumed", step, "by build " + build);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/checkpoint/branch_point.h"
 #include "tetrad/io/metrics_log.h"
 #include "tetrad/io/tensorboard.h"
 #include "tetrad/model/pass.h"
@@ -70,6 +71,7 @@ class Metrics {
   /// The run goes on from a checkpoint, which is on the disk: its line is added if a kill came before it.
   void resume_from(std::int64_t step, const std::string& checkpoint, std::uint64_t bytes);
   void add(std::int64_t step, const std::vector<OperandStats>& stats);
+  void add_branch(const BranchPoint& from);
   void add_resume(std::int64_t step, const std::string& build);
   /// From `step` on something is not what it was: a setting, the precision, the data.
   void add_change(std::int64_t step, const std::string& what, const std::string& before,

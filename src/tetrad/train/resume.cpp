@@ -6,6 +6,7 @@
 
 #include "tetrad/core/error.h"
 #include "tetrad/io/sha256.h"
+#include "tetrad/train/trainer.h"
 
 namespace tetrad {
 
@@ -14,7 +15,8 @@ bool may_change_on_resume(const std::string& key) {
       key == "data.tokenizer" || key == "train.from" ||
       (key.starts_with("data.sources.") && (key.ends_with(".path") || key.ends_with(".heldout")));
   return is_place || key.starts_with("run.") || key.starts_with("train.checkpoint") ||
-         key.starts_with("train.eval") || key == "train.log_every" || key == "train.recompute";
+         key.starts_with("train.eval") || key == "train.log_every" || key == "train.telemetry_every" ||
+         key == "train.recompute";
 }
 
 std::string settings_hash(const Config& config) {
@@ -55,12 +57,19 @@ void check_resumable(const Config& saved, const Config& now, const std::filesyst
         "{} is {} now, and was {} when the run began ({}): put it back, or say with --change that the run "
         "is to go on with it",
         change.key, change.after, change.before, saved_in.string());
-    TETRAD_CHECK(
-        may_be_changed(change.key),
-        "{} cannot change when a run is resumed, and is not what it was when the run began ({}): put it "
-        "back, or start a new run with --out",
-        change.key, saved_in.string());
+    TETRAD_CHECK(may_be_changed(change.key),
+                 "{} cannot change when a run goes on, and is not what it was when the run began ({}): put "
+                 "it back, or "
+                 "start a new run with --out",
+                 change.key, saved_in.string());
   }
+}
+
+void check_branch(const BranchPoint& from, const Config& config) {
+  TETRAD_CHECK(from.step < step_count(config.train),
+               "{} has made {} steps already, and a branch from there is to end with step {}: give more "
+               "train.steps",
+               from.checkpoint, from.step, step_count(config.train));
 }
 
 }  // namespace tetrad

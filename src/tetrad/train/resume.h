@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tetrad/checkpoint/branch_point.h"
 #include "tetrad/config/config.h"
 
 namespace tetrad {
@@ -34,5 +35,8 @@ std::vector<SettingChange> changed_settings(const Config& saved, const Config& n
 /// first configuration comes from; `changes_are_meant`: what may_be_changed() may differ.
 void check_resumable(const Config& saved, const Config& now, const std::filesystem::path& saved_in,
                      bool changes_are_meant);
+
+/// Throws Error (bad input) if a branch from there would have no step to make.
+void check_branch(const BranchPoint& from, const Config& config);
 
 }  // namespace tetrad

@@ -11,6 +11,7 @@
 #include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/checkpoint/run_identity.h"
+#include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
@@ -31,14 +32,25 @@ bool is_present(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-/// The id in run.json; nothing if that is not there, or not ours.
-std::optional<std::string> marked_id(const fs::path& run) {
+/// What run.json says of the run.
+struct Marker {
+  std::string id;
+  std::optional<BranchPoint> branch;
+};
+
+/// Nothing if there is no run.json, or if it is not ours.
+std::optional<Marker> read_marker(const fs::path& run) {
   std::ifstream file(run / kMarker);
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
   if (!json.is_object() || json.value("format", nlohmann::json()) != kFormat) return std::nullopt;
-  const auto id = json.find("id");
-  if (id == json.end() || !id->is_string() || !is_run_id(id->get<std::string>())) return std::nullopt;
-  return id->get<std::string>();
+  try {
+    Marker marker{json.at("id").get<std::string>(), std::nullopt};
+    if (const auto branch = json.find("branch"); branch != json.end())
+      marker.branch = branch->get<BranchPoint>();
+    return is_run_id(marker.id) ? std::optional(marker) : std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
 }
 
 bool has_checkpoint(const fs::path& run) {
@@ -47,21 +59,23 @@ bool has_checkpoint(const fs::path& run) {
   });
 }
 
-void write_marker(const fs::path& run, const std::string& id, nlohmann::json origin) {
+void write_marker(const fs::path& run, const Marker& marker, nlohmann::json origin) {
   origin["format"] = kFormat;
   origin["version"] = 1;
-  origin["id"] = id;
+  origin["id"] = marker.id;
+  if (marker.branch) origin["branch"] = *marker.branch;
   write_file_atomically(run / kMarker, origin.dump(1) + "\n");
 }
 
 /// Whether nothing speaks of a step after the first checkpoint, which is written before any is made.
-bool has_made_no_step(const fs::path& run) {
+bool made_no_step(const fs::path& run, const std::optional<BranchPoint>& branch) {
+  const std::int64_t first = branch ? branch->step : 0;
   for (const CheckpointEntry& entry : scan_checkpoints(run / kCheckpoints))
-    if (entry.step != 0) return false;
+    if (entry.step != first) return false;
   std::ifstream metrics(run / kMetrics);
   for (std::string line; std::getline(metrics, line);) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || json.value("step", nlohmann::json()) != 0) return false;
+    if (!json.is_object() || json.value("step", nlohmann::json()) != first) return false;
   }
   return true;
 }
@@ -102,19 +116,23 @@ fs::path newest_checkpoint(const fs::path& run) {
 
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)), lock_(path_) {}
 
-bool RunFolder::is_run(const fs::path& path) { return marked_id(path) || has_checkpoint(path); }
+bool RunFolder::is_run(const fs::path& path) { return read_marker(path) || has_checkpoint(path); }
 
 bool RunFolder::has_begun(const fs::path& path) {
-  return has_checkpoint(path) || (marked_id(path) && is_present(path / kConfig));
+  return has_checkpoint(path) || (read_marker(path) && is_present(path / kConfig));
 }
 
-RunFolder RunFolder::create(const fs::path& path, const std::string& config, const nlohmann::json& origin) {
+bool RunFolder::has_made_no_step() const { return made_no_step(path_, branch_); }
+
+RunFolder RunFolder::create(const fs::path& path, const std::string& config, const nlohmann::json& origin,
+                            std::optional<BranchPoint> branch) {
   std::error_code error;
   fs::create_directories(path, error);
   TETRAD_CHECK(!error, "cannot create {}: {}", path.string(), error.message());
   RunFolder folder(path);
   if (is_run(path)) {
-    TETRAD_CHECK(marked_id(path) && has_made_no_step(path),
+    const std::optional<Marker> marker = read_marker(path);
+    TETRAD_CHECK(marker && made_no_step(path, marker->branch),
                  "{} holds a run already: go on with it (tetrad train --resume {}) or choose another --out",
                  path.string(), path.string());
     clear(path);
@@ -122,7 +140,8 @@ RunFolder RunFolder::create(const fs::path& path, const std::string& config, con
     refuse_files_of_others(path);
   }
   folder.id_ = new_run_id();
-  write_marker(path, folder.id_, origin);
+  folder.branch_ = std::move(branch);
+  write_marker(path, {folder.id_, folder.branch_}, origin);
   write_file_atomically(path / kConfig, config);
   return folder;
 }
@@ -134,14 +153,17 @@ RunFolder RunFolder::open(const fs::path& path) {
   RunFolder folder(path);
   for (const char* name : {kMarker, kConfig, kMetrics}) remove_leftovers(path, name);
   check_is_run(path);
-  if (const std::optional<std::string> id = marked_id(path)) {
-    folder.id_ = *id;
+  if (const std::optional<Marker> marker = read_marker(path)) {
+    folder.id_ = marker->id;
+    folder.branch_ = marker->branch;
   } else {
-    folder.id_ = verify_checkpoint(newest_checkpoint(path)).run;
+    const fs::path checkpoint = newest_checkpoint(path);
+    folder.id_ = verify_checkpoint(checkpoint).run;
+    folder.branch_ = load_state(checkpoint).identity.branch;
     if (folder.id_.empty()) folder.id_ = new_run_id();  // 0.1.0 knew none
     TETRAD_CHECK(!is_present(path / kMarker), "{} is not ours, and is needed for the run: move it away",
                  (path / kMarker).string());
-    write_marker(path, folder.id_, {{"restored", true}});
+    write_marker(path, {folder.id_, folder.branch_}, {{"restored", true}});
   }
   if (!is_present(path / kConfig)) {
     write_file_atomically(path / kConfig, config::read_text(config_of_run(path).string()));

@@ -5,8 +5,10 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
+#include "tetrad/checkpoint/branch_point.h"
 #include "tetrad/io/folder_lock.h"
 
 namespace tetrad {
@@ -15,12 +17,12 @@ namespace tetrad {
 class RunFolder {
  public:
   /// Makes the folder of a new run, with the text `config` as its config.yaml, and `origin` (an object: who
-  /// began it, where and how) in run.json. One that holds a run already is refused, unless that run has not
-  /// made a single step, say, because memory did not suffice: then there is nothing to lose but weights that
-  /// follow from its configuration, and the new run takes its place. So is one in which files of others have
-  /// the names of ours.
+  /// began it, where and how) in run.json, with the `branch` that it is, if it is one. A folder that holds a
+  /// run already is refused, unless that run has not made a single step, say, because memory did not suffice:
+  /// then there is nothing to lose but weights that follow from its configuration, and the new run takes its
+  /// place. So is one in which files of others have the names of ours.
   static RunFolder create(const std::filesystem::path& path, const std::string& config,
-                          const nlohmann::json& origin);
+                          const nlohmann::json& origin, std::optional<BranchPoint> branch = {});
 
   /// The folder of a run that goes on. Its run.json and config.yaml are written anew from the newest
   /// checkpoint if they are gone. Throws Error (bad input) if it is no run's.
@@ -37,6 +39,9 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return path_; }
   const std::string& id() const { return id_; }
+  const std::optional<BranchPoint>& branch() const { return branch_; }
+  /// Whether the run has left nothing but its first checkpoint, or not even that.
+  bool has_made_no_step() const;
 
  private:
   explicit RunFolder(std::filesystem::path path);
@@ -44,6 +49,7 @@ class RunFolder {
   std::filesystem::path path_;
   FolderLock lock_;
   std::string id_;
+  std::optional<BranchPoint> branch_;
 };
 
 /// The configuration of a run: RUN/config.yaml, or that of its newest good checkpoint if it is gone. Throws

@@ -60,10 +60,12 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
                  const RunFolder& folder, Backend& backend, RunLog& log)
     : config_(config),
       texts_{std::move(resolved), {}},
+      run_folder_(folder),
       folder_(folder.path()),
       backend_(backend),
       log_(log),
       steps_(step_count(config.train)),
+      last_step_(steps_),
       microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
       recipe_(config.precision, config.model.blocks()),
       dataset_(std::move(dataset)),
@@ -80,11 +82,12 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
   state_.tokenizer_hash = dataset_.tokenizer_hash();
   state_.build = std::move(build);
-  state_.identity = {folder.id(), settings_hash(config_), dataset_.hashes()};
+  state_.identity = {folder.id(), settings_hash(config_), dataset_.hashes(), folder.branch()};
   for (const auto& [name, value] : decoder_.backend().bits_depend_on()) state_.bits_depend_on[name] = value;
 }
 
 void Trainer::start() {
+  if (state_.identity.branch) return branch_off(*state_.identity.branch);
   if (config_.train.from.empty())
     decoder_.initialize(config_.train.init_seed());
   else
@@ -104,8 +107,7 @@ void Trainer::take_weights(const std::filesystem::path& from) {
   std::vector<CheckpointProblem> problems;
   const OpenCheckpoint open = open_checkpoint(from, problems);
   const std::filesystem::path& checkpoint = open.path();
-  for (const CheckpointProblem& problem : problems)
-    log_.say("checkpoint {} cannot be used: {}", problem.path.string(), problem.what);
+  say_problems(problems);
   const std::string hash = load_state(checkpoint).tokenizer_hash;
   TETRAD_CHECK(hash.empty() || dataset_.tokenizer_hash().empty() || hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the weights in {} ({}): prepare it with "
@@ -115,10 +117,42 @@ void Trainer::take_weights(const std::filesystem::path& from) {
   log_.say("weights from {}", checkpoint.string());
 }
 
+/// Weights, moments, step, cursors of the data and the past of the loss.
+void Trainer::branch_off(const BranchPoint& from) {
+  std::vector<CheckpointProblem> problems;
+  const OpenCheckpoint open = open_checkpoint(from.checkpoint, problems);
+  TETRAD_CHECK(branch_point(open.path()).sha256 == from.sha256,
+               "{} is no longer the checkpoint that this run was to branch off from", from.checkpoint);
+  load(open.path(), GoesOn::as_branch);
+  saved_at_ = steady_seconds();
+  open_metrics(-1);
+  log_.say("branches off from {} (run {}, step {} of {}, SHA-256 {})", from.checkpoint, from.run, from.step,
+           steps_, from.sha256);
+  metrics_->add_branch(from);
+  note_changed_settings(open.path());
+  if (saves_ends_) save(true);
+}
+
+void Trainer::say_problems(const std::vector<CheckpointProblem>& problems) {
+  for (const CheckpointProblem& problem : problems)
+    log_.say("checkpoint {} cannot be used: {}{}", problem.path.string(), problem.what,
+             problem.moved_to.empty() ? "" : "; moved to " + problem.moved_to.string());
+}
+
 void Trainer::open_metrics(std::int64_t last_step) {
   metrics_ = std::make_unique<Metrics>(folder_, last_step, page_,
                                        [this](const std::string& warning) { log_.say("{}", warning); });
   metrics_->show_config(texts_.config);
+}
+
+bool Trainer::note_changed_settings(const std::filesystem::path& checkpoint) {
+  const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
+  const std::vector<SettingChange> changes = changed_settings(load_config(files, {}), config_);
+  for (const SettingChange& change : changes) {
+    log_.say("changed at step {}: {} from {} to {}", state_.step, change.key, change.before, change.after);
+    metrics_->add_change(state_.step, change.key, change.before, change.after);
+  }
+  return !changes.empty();
 }
 
 void Trainer::resume(bool changes_are_meant) {
@@ -126,19 +160,17 @@ void Trainer::resume(bool changes_are_meant) {
       newest_checkpoint(std::numeric_limits<std::int64_t>::max());
   if (!checkpoint) {
     // A run that was stopped while it wrote its very first checkpoint has lost nothing.
-    std::error_code ignored;
-    if (const auto size = std::filesystem::file_size(folder_ / "metrics.jsonl", ignored);
-        !ignored && size > 0)
+    if (!run_folder_.has_made_no_step())
       throw Error(
           fmt::format("{} has trained, but its checkpoints are gone; to begin anew, train with --out and "
                       "another folder",
                       folder_.string()),
           ExitCode::no_checkpoint);
-    log_.say("{} was stopped before its first checkpoint: beginning at step 0", folder_.string());
+    log_.say("{} was stopped before its first checkpoint: beginning anew", folder_.string());
     start();
     return;
   }
-  load(*checkpoint, changes_are_meant);
+  load(checkpoint->path, changes_are_meant ? GoesOn::changed : GoesOn::as_it_was);
   TETRAD_CHECK(state_.step <= steps_,
                "the run has made {} steps already, more than the {} that it is to have", state_.step, steps_);
   saved_step_ = state_.step;
@@ -147,14 +179,7 @@ void Trainer::resume(bool changes_are_meant) {
   metrics_->resume_from(state_.step, checkpoint->path.string(), checkpoint_bytes(checkpoint->path));
   log_.say("resumed from {} (step {} of {})", checkpoint->path.string(), state_.step, steps_);
   metrics_->add_resume(state_.step, state_.build);
-  if (!changes_are_meant) return;
-  const std::vector<std::string> files = {(checkpoint->path / "config.yaml").string()};
-  const std::vector<SettingChange> changes = changed_settings(load_config(files, {}), config_);
-  if (changes.empty()) return;
-  for (const SettingChange& change : changes) {
-    log_.say("changed at step {}: {} from {} to {}", state_.step, change.key, change.before, change.after);
-    metrics_->add_change(state_.step, change.key, change.before, change.after);
-  }
+  if (!changes_are_meant || !note_changed_settings(checkpoint->path)) return;
   saved_step_ = -1;  // once more, with these settings
   save(true);
 }
@@ -162,18 +187,16 @@ void Trainer::resume(bool changes_are_meant) {
 std::optional<FoundCheckpoint> Trainer::newest_checkpoint(std::int64_t limit) {
   std::vector<CheckpointProblem> problems;
   std::optional<FoundCheckpoint> found = store_.newest_good(problems, limit);
-  for (const CheckpointProblem& problem : problems)
-    log_.say("checkpoint {} cannot be used: {}{}", problem.path.string(), problem.what,
-             problem.moved_to.empty() ? "" : "; moved to " + problem.moved_to.string());
+  say_problems(problems);
   return found;
 }
 
-void Trainer::load(const FoundCheckpoint& checkpoint, bool changes_are_meant) {
+void Trainer::load(const std::filesystem::path& checkpoint, GoesOn how) {
   const std::string build = state_.build;
   const BitsDependOn bits_depend_on = state_.bits_depend_on;
   const RunIdentity identity = state_.identity;
-  check_is_ours(checkpoint.path, changes_are_meant);
-  state_ = load_snapshot(checkpoint.path, decoder_, optimizer_);
+  check_is_ours(checkpoint, how);
+  state_ = load_snapshot(checkpoint, decoder_, optimizer_);
   TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one this run began with ({})",
                dataset_.tokenizer_hash(), state_.tokenizer_hash);
@@ -190,13 +213,15 @@ void Trainer::load(const FoundCheckpoint& checkpoint, bool changes_are_meant) {
     dataset_.restore(state_.data);
     watch_.restore(state_.loss_watch);
   } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("{}/state.json cannot be used: {}", checkpoint.path.string(), error.what()),
+    throw Error(fmt::format("{}/state.json cannot be used: {}", checkpoint.string(), error.what()),
                 ExitCode::no_checkpoint);
   }
 }
 
-void Trainer::check_is_ours(const std::filesystem::path& checkpoint, bool changes_are_meant) const {
-  const RunIdentity saved = load_state(checkpoint).identity;
+void Trainer::check_is_ours(const std::filesystem::path& checkpoint, GoesOn how) const {
+  const bool changes_are_meant = how != GoesOn::as_it_was;
+  RunIdentity saved = load_state(checkpoint).identity;
+  if (how == GoesOn::as_branch) saved.id.clear();  // another run's, and meant
   check_same_run(saved, state_.identity, checkpoint.string(), changes_are_meant);
   if (saved.config == state_.identity.config) return;
   // Another hash may only mean that this program has settings which that one had not.
@@ -240,7 +265,7 @@ Ending Trainer::run(const StopSignals& signals) {
 
 Ending Trainer::run_steps(const StopSignals& signals) {
   const std::int64_t first = state_.step;
-  while (state_.step < steps_) {
+  while (state_.step < last_step_) {
     if (trace_ && state_.step - first >= config_.run.trace_steps) finish_trace();
     if (signals.received()) {
       save(true);
@@ -280,7 +305,8 @@ Ending Trainer::run_steps(const StopSignals& signals) {
     const std::int64_t eval_every = config_.train.eval.every;
     if (last || (eval_every > 0 && state_.step % eval_every == 0)) evaluate();
     const bool asked_for = signals.take_checkpoint_request();
-    if ((last && saves_ends_) || is_scheduled(state_.step) || asked_for || is_time_to_save()) save(last);
+    const bool ends = state_.step == last_step_;
+    if ((ends && saves_ends_) || is_scheduled(state_.step) || asked_for || is_time_to_save()) save(ends);
   }
   return Ending::finished;
 }
@@ -373,7 +399,7 @@ void Trainer::roll_back(HealthEvent event) {
   const RunState bad = state_;
   const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint(bad.scheduled_step);
   if (!checkpoint) throw Error("there is no checkpoint to go back to", ExitCode::no_checkpoint);
-  load(*checkpoint);
+  load(checkpoint->path);
   state_.rollbacks = bad.rollbacks + 1;
   state_.rollback_samples = bad.rollback_samples + (bad.step + 1 - state_.step) * config_.train.batch;
   dataset_.mixture().skip(state_.rollback_samples);
@@ -466,7 +492,8 @@ void Trainer::evaluate() {
 
 bool Trainer::is_scheduled(std::int64_t step) const {
   const std::int64_t every = config_.train.checkpoint.every;
-  return step == 0 || (every > 0 && step % every == 0);
+  const std::int64_t first = state_.identity.branch ? state_.identity.branch->step : 0;
+  return step == first || (every > 0 && step % every == 0);
 }
 
 bool Trainer::is_time_to_save() const {

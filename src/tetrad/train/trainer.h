@@ -4,6 +4,7 @@
 // on the run's health. The same configuration gives the same weights, to the bit, however often it is
 // interrupted.
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -52,8 +53,8 @@ class Trainer {
   /// Shows the run's figures there from now on; before start() or resume().
   void show_on(MetricsPage& page) { page_ = &page; }
 
-  /// Random weights, or those of train.from, and a checkpoint of them, so that there is always something to
-  /// resume from.
+  /// Random weights, those of train.from, or, in the folder of a branch, everything of the checkpoint that it
+  /// branches off from; and a checkpoint of that, so that there is always something to resume from.
   void start();
 
   /// Goes on from the newest good checkpoint. With `changes_are_meant` the configuration may differ from the
@@ -62,6 +63,10 @@ class Trainer {
   void resume(bool changes_are_meant = false);
 
   Ending run(const StopSignals& signals);
+
+  /// run() ends after this step with a checkpoint, and says "finished": a trunk, from which others go on.
+  /// Nothing else is different from a run that is not stopped.
+  void stop_after(std::int64_t step) { last_step_ = std::min(step, steps_); }
 
   /// No checkpoint of the beginning and none of the end: only those that the configuration asks for in
   /// between. For a run of which only the metrics matter.
@@ -82,8 +87,13 @@ class Trainer {
     bool interrupted = false;       //!< by a signal, between two microbatches
   };
 
+  /// How a run takes over the state in a checkpoint.
+  enum class GoesOn : std::uint8_t { as_it_was, changed, as_branch };
+
   Ending run_steps(const StopSignals& signals);
   void take_weights(const std::filesystem::path& from);
+  void branch_off(const BranchPoint& from);
+  void say_problems(const std::vector<CheckpointProblem>& problems);
   StepOutcome compute_gradients(const StopSignals& signals);
   void open_metrics(std::int64_t last_step);
   std::optional<HealthEvent> find_fault(const Pass& pass, const StepOutcome& outcome,
@@ -105,9 +115,12 @@ class Trainer {
   /// Writes the trace, if there is one, and ends it.
   void finish_trace();
   std::optional<double> heldout_loss() const;
-  void load(const FoundCheckpoint& checkpoint, bool changes_are_meant = false);
-  /// Throws Error unless the checkpoint is this run's, with its settings and its data.
-  void check_is_ours(const std::filesystem::path& checkpoint, bool changes_are_meant) const;
+  void load(const std::filesystem::path& checkpoint, GoesOn how = GoesOn::as_it_was);
+  /// Throws Error unless the checkpoint is this run's (or of the one that it branches off from), with its
+  /// settings and its data.
+  void check_is_ours(const std::filesystem::path& checkpoint, GoesOn how) const;
+  /// What the configuration has otherwise than the checkpoint's. Returns whether there is anything.
+  bool note_changed_settings(const std::filesystem::path& checkpoint);
   /// Where the precision of the next step is another than that of the last one.
   void note_changes();
   /// The newest good one up to step `limit`.
@@ -118,10 +131,12 @@ class Trainer {
 
   Config config_;
   SnapshotTexts texts_;
+  const RunFolder& run_folder_;
   std::filesystem::path folder_;
   Backend& backend_;
   RunLog& log_;
   std::int64_t steps_;
+  std::int64_t last_step_;   //!< that this process makes
   std::int64_t microbatch_;  //!< sequences
   Recipe recipe_;
   Dataset dataset_;

@@ -8,6 +8,13 @@ const MANY_EVENTS = 100;                               // per arm: with more, th
 
 /** A long pattern of blocks shows its period at the beginning. */
 const patternText = (pattern) => (pattern?.length > 16 ? `${pattern.slice(0, 12)}… (${pattern.length} blocks)` : pattern);
+const dataText = (report) => joined(listOf(report.data).map((one) => short(one.source))) || null;
+const sourceText = (one) => [isNumber(one.epochs) ? `${write.digits(one.epochs)} epochs of ${write.count(one.tokens)} tokens` : null,
+                             isNumber(one.heldout_tokens) ? `${write.count(one.heldout_tokens)} held out` : null].filter(Boolean).join(', ');
+const trunkText = ({trunk}) => (isNumber(trunk?.steps) ? `the first ${write.whole(trunk.steps)} in a trunk that all arms share` : null);
+/** As one would type it. */
+const commandText = (words) => listOf(words).map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${String(word).replaceAll("'", "'\\''")}'`))
+  .join(' ');
 function factsOf(report) {
   const {model = {}, training = {}, hardware = {}} = report;
   const device = [hardware?.backend, hardware?.threads ? plural(hardware.threads, 'thread') : null].filter(Boolean).join(', ');
@@ -17,7 +24,8 @@ function factsOf(report) {
   return [
     ['Model', model?.name, [patternText(model?.pattern), isNumber(model?.vocab) ? `vocabulary ${write.whole(model.vocab)}` : null]],
     ['Parameters', write.count(model?.parameters), []],
-    ['Tokens per trial', write.count(training?.tokens), shape],
+    ['Data', dataText(report), listOf(report.data).map(sourceText)],
+    ['Tokens per trial', write.count(training?.tokens), [...shape, trunkText(report)]],
     ['Schedule', training?.schedule, [isNumber(training?.lr) ? `peak rate ${write.digits(training.lr)}` : null]],
     ['Hardware', hardware?.device, [device]],
     ['Build', report.build, [dateText(report.created)]],
@@ -37,6 +45,8 @@ function fillHead(report) {
   document.title = `${title} · Tetrad`;
   document.getElementById('title').replaceChildren(nameElement(title));
   document.getElementById('summary').textContent = summaryText(report);
+  const command = commandText(report.command);
+  document.getElementById('command').replaceChildren(...(command ? [nameElement(command, 'code')] : []));
   document.getElementById('notices').replaceChildren(...[trialNotice(report)].filter(Boolean));
   document.getElementById('facts').replaceChildren(...factsOf(report).map(([name, value, more]) => {
     const details = more.filter(Boolean).map((detail) => html('span', {class: 'name detail'}, detail));
@@ -77,7 +87,7 @@ function lossRange(curves, x, cutsBeginning) {
   return {...range, isCut: range.high < values.at(-1)};
 }
 function gapRange(curves, x, margin, cutsBeginning) {
-  const values = valuesFrom(curves, cutsBeginning ? Math.max(x.low, 0.05 * x.high) : x.low);
+  const values = valuesFrom(curves, cutsBeginning ? x.low + 0.05 * (x.high - x.low) : x.low);
   const room = 1.3 * margin;
   if (values.length === 0) return {low: -room, high: room};
   const limit = 12 * margin;
@@ -103,6 +113,7 @@ class Curves {
     this.reference = this.arms.find((arm) => arm.reference) ?? this.arms[0];
     const lasts = this.arms.flatMap((arm) => arm.runs.map((run) => run.train.xs.at(-1) ?? 0));
     this.tokens = Math.max(1, report.training?.tokens ?? 0, ...lasts);
+    this.start = Math.min(report.trunk?.tokens ?? 0, 0.9 * this.tokens);  // what came before is the same in all arms
     this.tokensPerStep = isNumber(report.training?.steps) && report.training.steps > 0 ? this.tokens / report.training.steps : null;
     this.loss = new LineChart(document.getElementById('loss-chart'), 'Loss', 'Loss over training tokens.');
     this.gap = new LineChart(document.getElementById('gap-chart'), `Gap to ${short(this.reference?.name ?? 'the reference')}`,
@@ -125,7 +136,7 @@ class Curves {
     this.control('facet-label').hidden = facets.length < 2;
     this.control('facet').replaceChildren(...facets.map((facet) => {
       const [factor, mix] = JSON.parse(facet);
-      return html('option', {value: facet, selected: facet === usual}, `rate × ${factor}${mix ? `, ${mix}` : ''}`);
+      return html('option', {value: facet, selected: facet === usual}, facetText({lr_factor: factor, mix}));
     }));
     for (const id of ['source', 'facet', 'smoothing', 'range', 'log-x']) {
       this.control(id).addEventListener('input', () => this.schedule());
@@ -164,15 +175,16 @@ class Curves {
     const curves = this.arms.flatMap((arm) => arm.runs.map((run) => (source === null ? run.train : run.heldout.get(source))));
     const firsts = curves.map((curve) => curve?.xs[0]).filter((first) => first > 0);
     const least = firsts.length ? Math.min(...firsts) : 1;
-    const low = choice.from > 0 ? choice.from * this.tokens : choice.log ? Math.min(0.95 * least, this.tokens / 2) : 0;
+    const low = choice.from > 0 ? this.start + choice.from * (this.tokens - this.start)
+      : choice.log ? Math.max(this.start, Math.min(0.95 * least, this.tokens / 2)) : this.start;
     return {low, high: this.tokens, log: choice.log, label: 'training tokens', format: (tokens) => `${write.whole(tokens)} tokens`};
   }
 
   draw() {
     const choice = this.readControls();
     const x = this.axisOf(choice, choice.source);
-    this.drawLoss(choice, x);
     this.drawGap(choice, x);
+    this.drawLoss(choice, x);
     this.drawNorm(choice, this.axisOf(choice, null));
   }
   drawLoss(choice, x) {

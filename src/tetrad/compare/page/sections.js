@@ -7,6 +7,11 @@ function sectionOf(id) {
   return {
     body: section.querySelector('[data-body]'),
     note(...parts) { note.replaceChildren(...parts); },
+    /** What was not run is not spoken of. */
+    leaveOut() {
+      section.remove();
+      document.querySelector(`nav a[href="#${id}"]`).parentElement.remove();
+    },
   };
 }
 const unavailable = () => html('span', {class: 'none'}, 'unavailable');
@@ -60,74 +65,63 @@ const VERDICTS = {
 };
 const kindOf = (arm) => (Object.hasOwn(VERDICTS, arm.verdict?.kind) ? arm.verdict.kind : 'undecided');
 
-/** What the verdict means for a decision, without a statistic. */
-function meaningOf(arm, report) {
-  const margin = write.margin(report.margin_percent) ?? 'stated';
-  const reference = short(report.reference);
-  const pairs = arm.verdict?.pairs ?? 0;
-  switch (kindOf(arm)) {
-    case 'reference': return 'What the other arms are measured against.';
-    case 'equivalent': return `As good as ${reference} here: the loss is within the margin of ${margin}, noise included.`;
-    case 'better': return `The loss is lower than that of ${reference}, by more than noise explains.`;
-    case 'worse': return `The loss is higher than that of ${reference} by more than the margin of ${margin} allows.`;
-    case 'diverged': return 'Training broke down: the loss stopped being a number or never came back.';
-    default:
-  }
-  if (pairs === 0) return 'No pair of trials has finished yet, so there is nothing to judge.';
-  if (pairs === 1) return 'One pair says nothing about noise: the gap may be luck. Train at least two more seeds.';
-  return `The gap may lie inside or outside the margin of ${margin}: more seeds would tell.`;
-}
+const levelOf = (report) => {
+  const alpha = report.looks?.alpha ?? report.alpha;
+  return isNumber(alpha) ? `${Number((100 * (1 - alpha)).toFixed(2))}\u00a0%` : null;
+};
 
-/** The gap and its interval beside the margin, on one scale for all arms. */
-function forestPlot(verdict, margin, reach) {
-  const percent = (value) => `${(50 + (50 * Math.max(-reach, Math.min(reach, value))) / reach).toFixed(2)}%`;
-  const plot = html('div', {class: 'forest', role: 'img', 'aria-label': [
-    `gap ${write.gap(verdict.gap_percent)}`, write.interval(verdict.interval_percent)].filter(Boolean).join(', interval ')});
-  const place = (kind, value, ...children) => {
-    plot.append(html('span', {class: kind, style: `left:${percent(value)}`}, ...children));
-  };
-  if (isNumber(margin)) {
-    plot.append(html('span', {class: 'strip', style: `left:${percent(-margin)};right:calc(100% - ${percent(margin)})`}));
-    place('tick', -margin, `−${write.margin(margin)}`);
-    place('tick', margin, `+${write.margin(margin)}`);
-  }
-  place('zero', 0);
-  place('tick', 0, '0');
-  const [low, high] = listOf(verdict.interval_percent);
-  if (isNumber(low) && isNumber(high)) {
-    plot.append(html('span', {class: 'interval', style: `left:${percent(low)};right:calc(100% - ${percent(high)})`}));
-    for (const end of [low, high]) if (Math.abs(end) <= reach) place('cap', end);
-  }
-  if (Math.abs(verdict.gap_percent) <= reach) place(isNumber(low) ? 'dot' : 'dot alone', verdict.gap_percent);
-  else plot.append(html('span', {class: 'beyond', style: verdict.gap_percent > 0 ? 'right:0' : 'left:0'},
-                        verdict.gap_percent > 0 ? '▶' : '◀'));
-  return plot;
-}
-/** Wide enough for the margin and for what lies a few margins away; what is farther is drawn as an arrow. */
+/** All arms on one axis: wide enough for the margin and for what lies a few margins away. */
 function forestReach(report) {
   const margin = isNumber(report.margin_percent) ? report.margin_percent : 1;
   const ends = listOf(report.arms).flatMap((arm) => [arm.verdict?.gap_percent, ...listOf(arm.verdict?.interval_percent)]);
   const farthest = Math.max(0, ...ends.filter(isNumber).map(Math.abs));
   return Math.max(1.5 * margin, Math.min(3 * margin, 1.1 * farthest));
 }
+const forestPlace = (value, reach) => `${(50 + (50 * Math.max(-reach, Math.min(reach, value))) / reach).toFixed(2)}%`;
+
+/** The gap and its interval beside the margin; arrows where they leave the axis. */
+function forestPlot(verdict, margin, reach) {
+  const plot = html('div', {class: 'forest', role: 'img', 'aria-label': [
+    `gap ${write.gap(verdict.gap_percent)}`, write.interval(verdict.interval_percent)].filter(Boolean).join(', interval ')});
+  const place = (kind, value) => plot.append(html('span', {class: kind, style: `left:${forestPlace(value, reach)}`}));
+  const span = (kind, low, high) => plot.append(html('span', {
+    class: kind, style: `left:${forestPlace(low, reach)};right:calc(100% - ${forestPlace(high, reach)})`}));
+  if (isNumber(margin)) span('strip', -margin, margin);
+  place('zero', 0);
+  const [low, high] = listOf(verdict.interval_percent);
+  const ends = isNumber(low) && isNumber(high) ? [low, high] : [];
+  if (ends.length) span('interval', low, high);
+  for (const end of ends) if (Math.abs(end) <= reach) place('cap', end);
+  if (Math.abs(verdict.gap_percent) <= reach) place(ends.length ? 'dot' : 'dot alone', verdict.gap_percent);
+  const reached = [...ends, verdict.gap_percent];
+  if (Math.min(...reached) < -reach) plot.append(html('span', {class: 'beyond left'}, '◀'));
+  if (Math.max(...reached) > reach) plot.append(html('span', {class: 'beyond right'}, '▶'));
+  return plot;
+}
+function forestAxis(margin, reach) {
+  const ticks = [[0, '0'], ...(isNumber(margin) ? [[-margin, `−${write.margin(margin)}`], [margin, `+${write.margin(margin)}`]] : [])];
+  return html('div', {class: 'row axis', 'aria-hidden': 'true'}, html('div'), html('div', {class: 'forest'}, ...ticks.map(
+    ([value, text]) => html('span', {class: 'tick', style: `left:${forestPlace(value, reach)}`}, text))));
+}
 
 function statistics(arm, report) {
   const {verdict} = arm;
-  const level = isNumber(report.alpha) ? `${Number((100 * (1 - 2 * report.alpha)).toFixed(1))} % ` : '';
   const rows = [
     ['pairs of trials', write.whole(verdict.pairs)],
     ['mean gap', write.gap(verdict.gap_percent)],
     ['mean gap in nats per token', write.gapNats(verdict.gap_nats)],
-    [`${level}interval of the gap`, write.interval(verdict.interval_percent)],
-    ['standard deviation between pairs', write.percent(verdict.sd_percent)],
-    ['p for equivalence (two one-sided tests)', write.probability(verdict.p_equivalent)],
+    [`${levelOf(report) ?? ''} interval of the gap`.trim(), write.interval(verdict.interval_percent)],
+    ['standard deviation of one pair', write.percent(verdict.sd_percent)],
+    ['degrees of freedom, pooled over arms', write.digits(verdict.freedom)],
+    ['p for a gap of zero', write.probability(verdict.p_zero)],
+    ['p for equivalence', write.probability(verdict.p_equivalent)],
     ['p for worse than the margin', write.probability(verdict.p_worse)],
   ];
   return html('details', {}, html('summary', {}, 'Statistics'), html('dl', {class: 'statistics'}, ...rows.flatMap(
     ([name, value]) => [html('dt', {}, name), html('dd', {}, value ?? unavailable())])));
 }
 
-function verdictCard(arm, index, report, reach) {
+function verdictRow(arm, index, report, reach) {
   const kind = kindOf(arm);
   const [symbol, word] = VERDICTS[kind];
   const verdict = arm.verdict ?? {};
@@ -135,28 +129,59 @@ function verdictCard(arm, index, report, reach) {
   const judges = kind !== 'reference' && kind !== 'diverged';
   const numbers = (kind === 'reference'
     ? [[write.loss(heldoutLoss(arm)), 'held-out loss'], [write.count(arm.cost?.tokens_per_s), 'tokens/s']]
-    : [[judges ? write.gap(verdict.gap_percent) : null, 'loss gap'], [write.ratio(arm.cost?.speed), 'speed'],
-       [write.ratio(timeToReferenceLoss(arm)), 'time to equal loss']]).filter(([value]) => value !== null);
+    : [[write.ratio(arm.cost?.speed), 'speed'], [write.ratio(timeToReferenceLoss(arm)), 'time to equal loss']])
+    .filter(([value]) => value !== null);
+  const said = kind === 'reference' ? null : verdict.text?.replaceAll(' %', '\u00a0%').replace(/(?<=^|[ (])-(?=\d)/g, '−');
   return html(
-    'article', {class: `card ${kind}`, 'data-arm': index},
-    html('header', {}, html('h3', {}, armName(index, arm)), html('span', {class: 'badge'}, `${symbol} ${word}`)),
-    html('p', {class: 'description name'}, arm.description ?? ''),
-    html('p', {}, meaningOf(arm, report)),
-    isNumber(verdict.gap_percent) && judges ? forestPlot(verdict, report.margin_percent, reach) : null,
-    numbers.length ? html('dl', {class: 'key'}, ...numbers.map(
-      ([value, name]) => html('div', {}, html('dt', {}, name), html('dd', {}, value)))) : null,
-    verdict.text && kind !== 'reference' ? html('p', {class: 'exact name'},
-      verdict.text.replaceAll(' %', '\u00a0%').replace(/(?<=^|[ (])-(?=\d)/g, '−')) : null,
-    kind === 'reference' || !arm.verdict ? null : statistics(arm, report));
+    'article', {class: `card row ${kind}`, 'data-arm': index},
+    html('div', {},
+         html('header', {}, html('h3', {}, armName(index, arm)), html('span', {class: 'badge'}, `${symbol} ${word}`)),
+         html('p', {class: 'description name'}, arm.description ?? ''),
+         said ? html('p', {class: 'name'}, said) : null,
+         numbers.length ? html('dl', {class: 'key'}, ...numbers.map(
+           ([value, name]) => html('div', {}, html('dt', {}, name), html('dd', {}, value)))) : null,
+         kind === 'reference' || !arm.verdict ? null : statistics(arm, report)),
+    isNumber(verdict.gap_percent) && judges ? forestPlot(verdict, report.margin_percent, reach) : null);
 }
+
+/** Gaps of something that every arm has several of: windows, learning rates and mixes. */
+function gapTable(caption, head, report, partsOf, titleOf) {
+  const arms = listOf(report.arms);
+  const titles = [...new Set(arms.flatMap((arm) => listOf(partsOf(arm)).map(titleOf)))];
+  const groups = titles.map((title) => arms.map((arm, index) => [arm, index, listOf(partsOf(arm)).find((part) => titleOf(part) === title)])
+    .filter(([arm, , part]) => part && !arm.is_reference).map(([arm, index, part], i, all) => ({
+      heads: i === 0 ? 2 : 1, span: i === 0 ? all.length : null,
+      cells: [...(i === 0 ? [nameElement(title)] : []), armName(index, arm), write.gap(part.gap_percent),
+              write.interval(part.interval_percent)]})));
+  return dataTable(caption, [{title: head}, {title: 'arm'}, {title: 'gap', number: true}, {title: 'interval', number: true}],
+                   groups.filter((rows) => rows.length > 0));
+}
+const facetText = ({lr_factor: factor, mix}) => `rate × ${factor}${mix ? `, ${mix}` : ''}`;
 
 function fillVerdicts(report) {
   const {body, note} = sectionOf('verdicts');
+  const arms = listOf(report.arms);
   const reach = forestReach(report);
-  const margin = write.margin(report.margin_percent);
-  note(margin ? `The margin of ±${margin} was stated before the runs. Equivalent means that the whole interval of the gap lies ` +
-       'inside it; “no significant difference” would not be enough.' : 'No margin was stated.');
-  body.replaceChildren(...listOf(report.arms).map((arm, index) => verdictCard(arm, index, report, reach)));
+  const [margin, level] = [write.margin(report.margin_percent), levelOf(report)];
+  const {planned, before} = report.looks ?? {};
+  note([
+    report.primary ? `Compared: ${report.primary}, as was stated before the runs.` : null,
+    level ? `With a probability of ${level} all intervals hold at once; one without zero in it shows a difference.` : null,
+    margin ? `Equivalent means that the whole interval lies within the margin of ±${margin}, also stated before.` : null,
+    listOf(before).length >= planned ? `The verdicts were seen ${plural(listOf(before).length, 'time')} before trials were added, ` +
+      `and ${plural(planned, 'look')} had been planned: the probability of any wrong verdict is up to ` +
+      `${write.share(report.looks.alpha_spent)}.` : null,
+  ].filter(Boolean).join(' '));
+  body.replaceChildren(...arms.map((arm, index) => verdictRow(arm, index, report, reach)));
+  if (body.querySelector('.forest')) body.append(forestAxis(report.margin_percent, reach));
+  const others = arms.filter((arm) => !arm.is_reference);
+  if (others.some((arm) => listOf(arm.windows).length > 1)) {
+    body.after(gapTable('All windows, of which the first decides', 'window', report, (arm) => arm.windows, (part) => part.title));
+  }
+  if (others.some((arm) => listOf(arm.facets).length > 1)) {
+    body.after(gapTable('Each learning rate and mix by itself: they are not repetitions of each other', 'trials', report,
+                        (arm) => arm.facets, facetText));
+  }
 }
 
 /** One sentence for the top of the page. */
@@ -216,10 +241,10 @@ function fillStability(report) {
 // ---- Held-out losses
 
 function fillSources(report) {
-  const {body, note} = sectionOf('sources');
+  const {body, note, leaveOut} = sectionOf('sources');
   const arms = listOf(report.arms);
   const sources = [...new Set(arms.flatMap((arm) => listOf(arm.heldout).map((held) => held.source)))];
-  if (sources.length === 0) return note('No held-out loss was measured.');
+  if (sources.length === 0) return leaveOut();
   const groups = sources.map((source) => {
     const present = arms.map((arm, index) => [arm, index, listOf(arm.heldout).find((held) => held.source === source)])
       .filter(([, , held]) => held);
@@ -288,9 +313,9 @@ function quantizerMap(arm, index, body) {
   return {arm, cells, map};
 }
 function fillQuantizer(report) {
-  const {body, note} = sectionOf('quantizer');
+  const {body, note, leaveOut} = sectionOf('quantizer');
   const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => listOf(arm.quantizer?.cells).length > 0);
-  if (arms.length === 0) return note('No arm quantizes, or no telemetry was sampled.');
+  if (arms.length === 0) return leaveOut();
   const scale = html('div', {class: 'scale', 'aria-live': 'polite'});
   const controls = html('div', {class: 'controls', role: 'radiogroup', 'aria-label': 'What the maps show'});
   body.append(controls, scale);
@@ -322,9 +347,9 @@ function layerTicks(layers, width) {
   return layers.map((layer, i) => [i, layer.length > 20 ? `…${layer.slice(-19)}` : layer]).filter(([i]) => i % every === 0);
 }
 function fillGradients(report) {
-  const {body, note} = sectionOf('gradients');
+  const {body, note, leaveOut} = sectionOf('gradients');
   const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => arm.gradient);
-  if (arms.length === 0) return note('Gradients were not compared.');
+  if (arms.length === 0) return leaveOut();
   note(`On the same weights and the same batch as ${short(report.reference)}: a cosine of 1 is the same direction, ` +
        'a norm ratio of 1 the same size.');
   const rows = arms.map(([arm, index]) => ({cells: [
@@ -388,13 +413,13 @@ function bestOf(values, direction) {
   return known.reduce((best, value) => (direction === 'high' ? Math.max(best, value) : Math.min(best, value)));
 }
 function fillCost(report) {
-  const {body, note} = sectionOf('cost');
+  const {body, note, leaveOut} = sectionOf('cost');
   const arms = listOf(report.arms);
   const reference = arms.find((arm) => arm.is_reference) ?? arms[0];
   const columns = COSTS.map((column) => ({
     ...column, values: arms.map((arm) => column.get(arm.cost ?? {}, arm, reference) ?? null)}));
   const known = columns.filter((column) => column.values.some(isNumber));
-  if (known.length === 0) return note('The cost was not measured.');
+  if (known.length === 0) return leaveOut();
   const missing = columns.filter((column) => !column.values.some(isNumber)).map((column) => column.title);
   const peaks = [...new Set(arms.map((arm) => arm.cost?.peak_name).filter(Boolean))];
   const sentences = [
@@ -423,9 +448,9 @@ function judged(text, ok) {
               nameElement(text || (ok ? 'passed' : 'failed')));
 }
 function fillRecovery(report) {
-  const {body, note} = sectionOf('recovery');
+  const {body, note, leaveOut} = sectionOf('recovery');
   const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => arm.recovery);
-  if (arms.length === 0) return note('Recovery was not tested.');
+  if (arms.length === 0) return leaveOut();
   note('A NaN was put into a gradient, and a training was stopped and resumed.');
   const rows = arms.map(([arm, index]) => ({cells: [
     armName(index, arm), judged(arm.recovery.nan, arm.recovery.nan_ok), judged(arm.recovery.resume, arm.recovery.resume_ok)]}));
@@ -446,10 +471,10 @@ function checkCell(arm, name) {
   return html('span', {}, write.digits(check.value), html('span', {class: 'unit'}, ` (${difference})`));
 }
 function fillChecks(report) {
-  const {body, note} = sectionOf('checks');
+  const {body, note, leaveOut} = sectionOf('checks');
   const arms = listOf(report.arms);
   const checks = new Map(arms.flatMap((arm) => listOf(arm.checks).map((check) => [check.name, check])));
-  if (checks.size === 0) return note('No downstream check was run.');
+  if (checks.size === 0) return leaveOut();
   const units = new Set([...checks.values()].map((check) => check.unit));
   note(['Of the first trial of each arm, with the number of questions. In brackets, the difference from the reference.', ...Object.entries(UNITS)
     .filter(([unit]) => units.has(unit)).map(([, meaning]) => meaning)].join(' '));
