@@ -23,7 +23,7 @@ bool LinearPrecision::weight_codes_shared() const {
   return forward && backward && forward->block.rows == forward->block.cols && forward->hadamard == 0 &&
          backward->hadamard == 0 && forward->format == backward->format &&
          forward->block == backward->block && forward->rounding == backward->rounding &&
-         forward->adaptive == backward->adaptive;
+         forward->scaling == backward->scaling;
 }
 
 bool LinearPrecision::weight_form_shared() const {

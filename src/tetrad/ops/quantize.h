@@ -16,6 +16,7 @@
 #include "tetrad/core/matrix.h"
 #include "tetrad/numerics/hadamard.h"
 #include "tetrad/numerics/philox.h"
+#include "tetrad/numerics/scaling.h"
 #include "tetrad/ops/amax.h"
 
 namespace tetrad {
@@ -45,7 +46,7 @@ struct QuantSpec {
   Rounding rounding = Rounding::nearest;
   int hadamard = 0;  //!< size of the random Hadamard transform along the block axis; 0 = none
   std::uint32_t signs = kFixedSigns;
-  bool adaptive = false;  //!< 4/6 block scaling (NVFP4 only)
+  Scaling scaling = Scaling::standard;
   friend bool operator==(const QuantSpec&, const QuantSpec&) = default;
 };
 
@@ -158,9 +159,13 @@ BlockShape default_block(Format format);
 
 std::string_view name_of(Format format);
 std::string_view name_of(Rounding rounding);
+/// "nearest", "4/6", "search", "floor", "up".
+std::string_view name_of(Scaling scaling, Format format);
 std::string name_of(const BlockShape& block);
 Format format_from_name(std::string_view name);
 Rounding rounding_from_name(std::string_view name);
+/// Throws Error where the format has no such scaling.
+Scaling scaling_from_name(std::string_view name, Format format);
 BlockShape block_from_name(std::string_view name);
 
 /// One line for people: "nvfp4 1x16, stochastic, hadamard 16".
