@@ -121,6 +121,8 @@ std::vector<RecipeCase> recipe_cases() {
              c.sr = {"gradients", "activations", "weights"};
            }),
       make("nvfp4_forward_only", "nvfp4", unquantized({"dgrad.dy", "dgrad.w", "wgrad.dy", "wgrad.x"})),
+      make("backward_pass_in_bf16", "tetrad",
+           [](C c) { c.schedule = {{.at = 0, .forward = {}, .backward = "bf16"}}; }),
       make("nvfp4_backward_only", "nvfp4", unquantized({"fprop.x", "fprop.w"})),
       make("nvfp4_half_of_wgrad", "nvfp4", unquantized({"wgrad.dy", "dgrad.w"})),
       make("nvfp4_other_half", "nvfp4", unquantized({"wgrad.x", "dgrad.dy"})),

@@ -424,6 +424,23 @@ TEST(Schedule, GoesFromHighToLowAsWell) {
   EXPECT_EQ(formats(config, 0.1), "nvfp4/nvfp4");
 }
 
+TEST(Schedule, ABackwardPassInBf16ReadsWhatTheForwardPassMultiplied) {
+  PrecisionConfig config = config_of("nvfp4");
+  EXPECT_FALSE(middle(config).dgrad_reads_fprop() || middle(config).wgrad_reads_fprop());
+  config.schedule = {{.at = 0.5, .forward = {}, .backward = "bf16"},
+                     {.at = 0.8, .forward = "bf16", .backward = {}}};
+  const LinearPrecision later = middle(config, 0.5);
+  EXPECT_TRUE(later.dgrad_reads_fprop() && later.wgrad_reads_fprop() && later.weight_form_shared());
+  EXPECT_EQ(later.saved_operand(), Operand::fprop_x);
+  EXPECT_EQ(
+      describe(later, "bf16"),
+      "fprop x nvfp4 1x16, nearest · w nvfp4 16x16, nearest | dgrad dy bf16 · w of fprop | wgrad dy bf16 "
+      "· x of fprop");
+  const LinearPrecision last = middle(config, 0.8);
+  EXPECT_FALSE(last.dgrad_reads_fprop() || last.wgrad_reads_fprop()) << "nothing was quantized";
+  EXPECT_FALSE(last.saved_spec().has_value());
+}
+
 TEST(Schedule, KeepsEachRecipesOwnHighPrecisionBlocks) {
   PrecisionConfig config = config_of("fp8");
   config.schedule = {{.at = 0.5, .forward = "nvfp4", .backward = "nvfp4"}};
@@ -479,6 +496,12 @@ TEST(RecipeErrors, QuantizersThatDoNotExistAreRefusedBeforeTheyAreUsed) {
       {"fprop.x.scale", "search", "floor, up"});
   expect_error([](C c) { c.scale.forward = "up"; }, {"scale.forward", "up", "4/6"});
   expect_error([](C c) { c.scale.mxfp4 = "nearest"; }, {"scale.mxfp4", "nearest", "floor"});
+  expect_error(
+      [](C c) {
+        c.rht.gemms = {"fprop"};
+        c.schedule = {{.at = 0.5, .forward = {}, .backward = "bf16"}};
+      },
+      {"fprop", "rht", "backward"});
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -126,6 +126,23 @@ void pair_transforms(LinearPrecision& precision, Operand a, Operand b) {
                name_of(a), name_of(b), precision[a]->hadamard, precision[b]->hadamard);
 }
 
+/// Whether fprop multiplies transformed values, which are of no use to products along other dimensions.
+bool transforms_fprop(const LinearPrecision& precision) {
+  const auto is_transformed = [&](Operand operand) {
+    return precision[operand] && precision[operand]->hadamard > 0;
+  };
+  return is_transformed(Operand::fprop_x) || is_transformed(Operand::fprop_w);
+}
+
+/// Where nothing of the backward pass is quantized, it multiplies by what the forward pass multiplied: the
+/// gradient of a straight-through estimator passes through the quantizers, not around what they made.
+void make_straight_through(LinearPrecision& precision) {
+  const auto is_quantized = [&](Operand operand) { return precision[operand].has_value(); };
+  constexpr std::array kBackward = {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x};
+  if (std::ranges::none_of(kBackward, is_quantized) && !transforms_fprop(precision))
+    precision.backward_source = Source::fprop;
+}
+
 }  // namespace
 
 Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(config)), blocks_(blocks) {
@@ -249,6 +266,10 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
               .precisions = {}};
   const LinearPrecision forward_table = table(forward);
   const LinearPrecision backward_table = table(backward);
+  TETRAD_CHECK(config_.schedule.empty() || find_table(backward).format || !transforms_fprop(forward_table),
+               "precision.schedule: a backward pass in {} reads the operands of the forward pass, which are "
+               "transformed here: leave fprop out of rht, or quantize the backward pass too",
+               backward);
   const auto take = [](LinearPrecision& precision, const LinearPrecision& from,
                        std::initializer_list<Operand> operands) {
     for (const Operand operand : operands) precision[operand] = from[operand];
@@ -263,6 +284,7 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
           take(precision, backward_table,
                {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
         if (fp8) raise_to_fp8(precision);
+        make_straight_through(precision);
       }
   return phase;
 }
