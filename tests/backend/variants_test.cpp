@@ -92,7 +92,7 @@ TEST_P(InstructionSet, MultipliesToTheSameBits) {
   };
   // One slice and several, extents that fill no block, a depth that is odd.
   for (const Shape& shape :
-       {Shape{33, 50, 7}, {1, 97, 513}, {64, 96, 256}, {160, 224, 1184}, {5, 1600, 40}}) {
+       {Shape{33, 50, 7}, {1, 97, 513}, {64, 96, 256}, {160, 32, 1184}, {32, 224, 544}, {5, 1600, 40}}) {
     SCOPED_TRACE(::testing::Message() << shape.m << " x " << shape.n << " x " << shape.k);
     const Operand a(*reference_, shape.m, shape.k);
     const Operand b(*reference_, shape.n, shape.k);

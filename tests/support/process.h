@@ -46,8 +46,17 @@ class RunningTetrad {
     }
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_.c_str(), O_WRONLY | O_CREAT, 0600);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err_.c_str(), O_WRONLY | O_CREAT, 0600);
-    const int error = posix_spawn(&child_, TETRAD_PROGRAM, &actions, nullptr, pointers(words).data(),
+    // Tests that run in the background of a shell or under nohup ignore these, and their children would too.
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t ignored;
+    sigemptyset(&ignored);
+    for (const int signal : {SIGINT, SIGHUP}) sigaddset(&ignored, signal);
+    posix_spawnattr_setsigdefault(&attributes, &ignored);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    const int error = posix_spawn(&child_, TETRAD_PROGRAM, &actions, &attributes, pointers(words).data(),
                                   pointers(variables).data());
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) throw std::runtime_error("cannot start " TETRAD_PROGRAM);
   }

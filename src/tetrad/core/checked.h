@@ -2,7 +2,6 @@
 #pragma once
 // Arithmetic on sizes that come from outside: overflow is an answer, never a wrapped number.
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -33,7 +32,7 @@ inline std::optional<std::uint64_t> checked_product(std::span<const std::uint64_
   std::uint64_t largest = 0;
   for (const std::uint64_t extent : extents) {
     has_zero |= extent == 0;
-    largest = std::max(largest, extent);
+    largest = extent > largest ? extent : largest;
     product = checked_mul(*product, extent == 0 ? 1 : extent);
     if (!product) return std::nullopt;
   }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cublasLt.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <fmt/format.h>

@@ -3,9 +3,11 @@
 // and a second kernel puts their results together.
 
 #include "tetrad/backend/cuda/attention/any_shape.cuh"
-#include "tetrad/backend/cuda/common/launch.cuh"
+
+#include <algorithm>
 
 #include "tetrad/backend/cuda/attention/kernels.h"
+#include "tetrad/backend/cuda/common/launch.cuh"
 
 namespace tetrad::cuda {
 namespace {

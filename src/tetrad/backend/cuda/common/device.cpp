@@ -6,9 +6,9 @@
 #include <new>
 #include <unordered_map>
 
+#include "tetrad/backend/cuda/common/blas_error.h"
 #include "tetrad/backend/cuda/common/current_device.h"
 #include "tetrad/backend/cuda/common/device_code.h"
-#include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/core/error.h"
 
 namespace tetrad::cuda {
@@ -99,6 +99,8 @@ Device::Device(const DeviceOptions& options) : options_(options) {
   check(cudaMemcpyAsync(constants_.data(), kConstants, sizeof(kConstants), cudaMemcpyHostToDevice, stream()));
   synchronize();
 }
+
+void Device::DestroyBlas::operator()(cublasLtContext* handle) const { cublasLtDestroy(handle); }
 
 Device::~Device() {
   const CurrentDevice current(options_.index, std::nothrow);

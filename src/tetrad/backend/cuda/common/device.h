@@ -4,7 +4,6 @@
 // call. Several contexts, on one GPU or on several, share nothing. A context is used by one thread at a time,
 // which has made its GPU the current one (current_device.h).
 
-#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include <array>
@@ -18,6 +17,8 @@
 
 #include "tetrad/core/buffer.h"
 #include "tetrad/ops/attention.h"
+
+struct cublasLtContext;  // cublasLt.h is large, and only gemm/ calls it
 
 namespace tetrad::cuda {
 
@@ -40,7 +41,7 @@ class Device {
   int index() const { return options_.index; }
   bool tunes() const { return options_.tune; }
   cudaStream_t stream() const { return options_.stream; }
-  cublasLtHandle_t blas() const { return blas_.get(); }
+  cublasLtContext* blas() const { return blas_.get(); }
   const cudaDeviceProp& properties() const { return properties_; }
   std::string bus_id() const;
   int multiprocessors() const { return properties_.multiProcessorCount; }
@@ -100,13 +101,13 @@ class Device {
     void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
   };
   struct DestroyBlas {
-    void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
+    void operator()(cublasLtContext* handle) const;
   };
 
   DeviceOptions options_;  //!< with the stream that is used
   cudaDeviceProp properties_ = {};
   std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream> own_stream_;
-  std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, DestroyBlas> blas_;
+  std::unique_ptr<cublasLtContext, DestroyBlas> blas_;
   std::shared_ptr<MemoryLedger> ledger_;
   Buffer constants_;  //!< and the flag
   std::array<Buffer, slots> scratch_;

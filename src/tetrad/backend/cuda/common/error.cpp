@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/common/error.h"
 
+#include "tetrad/backend/cuda/common/blas_error.h"
 #include "tetrad/core/error.h"
 
 namespace tetrad::cuda {
-namespace {
 
-[[noreturn]] void fail_at(const SourcePlace& where, std::string_view library, const char* what) {
+void fail_at(const SourcePlace& where, const char* library, const char* what) {
   throw Error(fmt::format("{}: {} ({}, {}:{})", library, what, where.function, where.file, where.line),
               ExitCode::failure);
 }
-
-}  // namespace
 
 void check(cudaError_t result, SourcePlace where) {
   if (result == cudaSuccess) return;

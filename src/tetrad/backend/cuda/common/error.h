@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Every call into CUDA and its libraries is checked, in every build type.
+// Every call into CUDA is checked, in every build type; blas_error.h does it for cuBLASLt, whose headers are
+// many times larger.
 
-#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 namespace tetrad::cuda {
@@ -20,9 +20,11 @@ struct SourcePlace {
   }
 };
 
+/// Throws Error that says which library failed, in what and in which call.
+[[noreturn]] void fail_at(const SourcePlace& where, const char* library, const char* what);
+
 /// Throws Error that names the call's place.
 void check(cudaError_t result, SourcePlace where = SourcePlace::here());
-void check(cublasStatus_t result, SourcePlace where = SourcePlace::here());
 
 /// To be called after a kernel launch, which returns nothing itself.
 inline void check_launch(SourcePlace where = SourcePlace::here()) { check(cudaGetLastError(), where); }

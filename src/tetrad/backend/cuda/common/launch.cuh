@@ -2,23 +2,16 @@
 #pragma once
 // Launching kernels, and the loop of those that do the same for every element of a matrix.
 
-#include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 #include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/kernel_attributes.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/ops/check_rows.h"
 
 namespace tetrad::cuda {
-
-/// Held while a kernel's attributes, which belong to the process, are set and used.
-inline std::mutex& kernel_attributes() {
-  static std::mutex mutex;
-  return mutex;
-}
 
 template <typename... Parameters, typename... Arguments>
 void launch(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
@@ -34,7 +27,7 @@ void launch(Device& device, std::int64_t blocks, int threads, std::size_t shared
 template <typename... Parameters, typename... Arguments>
 void launch_with_shared(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
                         void (*kernel)(Parameters...), Arguments&&... arguments) {
-  const std::lock_guard lock(kernel_attributes());
+  const KernelAttributesLock lock;
   check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                              cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
   launch(device, blocks, threads, shared_bytes, kernel, std::forward<Arguments>(arguments)...);
@@ -61,8 +54,8 @@ void launch_groups(Device& device, const Extent& extent, void (*kernel)(Paramete
   constexpr int kThreads = 256;
   constexpr std::int64_t kBlocksPerMultiprocessor = 16;
   const std::int64_t blocks = ceil_div(extent.rows * (extent.cols / kWidth), std::int64_t{kThreads});
-  launch(device, std::min(blocks, kBlocksPerMultiprocessor * device.multiprocessors()), kThreads, 0, kernel,
-         std::forward<Arguments>(arguments)...);
+  const std::int64_t most = kBlocksPerMultiprocessor * device.multiprocessors();
+  launch(device, blocks < most ? blocks : most, kThreads, 0, kernel, std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace tetrad::cuda

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/blas_error.h"
 #include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/backend/cuda/gemm/algorithm_cache.h"
 #include "tetrad/core/error.h"

@@ -5,6 +5,8 @@
 
 #include "tetrad/backend/cuda/layers/layers.h"
 
+#include <algorithm>
+
 #include "tetrad/backend/cuda/common/element.cuh"
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/common/math.cuh"

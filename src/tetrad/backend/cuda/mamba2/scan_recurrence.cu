@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/mamba2/scan_kernels.cuh"
 
+#include <algorithm>
+
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/common/math.cuh"
 #include "tetrad/backend/cuda/common/reduce.cuh"
