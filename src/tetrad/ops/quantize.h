@@ -25,7 +25,7 @@ enum class Format : std::uint8_t { nvfp4, mxfp4, fp8 };
 
 enum class Rounding : std::uint8_t {
   nearest,              //!< to nearest even
-  stochastic,           //!< u = (r + 1/2)/256: unbiased
+  stochastic,           //!< u = (r + 1/2)/256: unbiased but for what saturates
   stochastic_hardware,  //!< u = r/256, as software for Blackwell does it
 };
 
