@@ -36,7 +36,10 @@ std::vector<Case> cases() {
           {{.block = {1, 16}, .axis = 0, .hadamard = 16}, kInPlace, true},
           {{.block = {1, 16}, .axis = 0, .rounding = kSr, .hadamard = 16}, kInPlace, true},
           {{.block = {1, 16}, .axis = 0, .rounding = kSr, .hadamard = 16}, kOperandInPlace, true},
-          {{.block = {1, 16}, .adaptive = true}},
+          {{.block = {1, 16}, .scaling = Scaling::four_six}},
+          {{.block = {1, 16}, .scaling = Scaling::search}},
+          {{.block = {1, 16}, .scaling = Scaling::search}, kOperand},
+          {{.block = {1, 16}, .axis = 0, .scaling = Scaling::search}, kInPlace},
           {{.format = Format::mxfp4, .block = {1, 32}}},
           {{.format = Format::fp8, .block = {1, 128}}},
           {{.format = Format::fp8, .block = {128, 128}}}};
@@ -77,6 +80,10 @@ std::vector<PairOfForms> pairs_of_forms() {
   const QuantSpec fp8_columns{.format = Format::fp8, .block = {1, 128}, .axis = 0};
   return {{"x of an nvfp4 layer, rows and columns",
            {.block = {1, 16}},
+           {.block = {1, 16}, .axis = 0, .hadamard = 16},
+           Form::packed},
+          {"x of a tetrad layer, rows and columns",
+           {.block = {1, 16}, .scaling = Scaling::search},
            {.block = {1, 16}, .axis = 0, .hadamard = 16},
            Form::packed},
           {"dy of an nvfp4 layer, rows and columns",

@@ -13,6 +13,7 @@ struct TypedOptions {
   std::string block;
   std::string rounding = "nearest";
   std::string signs = "fixed";
+  std::string scale;
   bool demo = false;
 };
 
@@ -31,6 +32,7 @@ void run(TypedOptions options) {
   spec.block = options.block.empty() ? default_block(spec.format) : block_from_name(options.block);
   spec.rounding = rounding_from_name(options.rounding);
   spec.signs = options.signs == "fixed" ? kFixedSigns : kNoSigns;
+  if (!options.scale.empty()) spec.scaling = scaling_from_name(options.scale, spec.format);
   quantize_file(arguments);
 }
 
@@ -52,8 +54,9 @@ void add_quantize(CLI::App& app, Action& action) {
   command
       ->add_option(
           "--block", options->block,
-          "Elements that share a scale: 1x16 or 16x16 (nvfp4), 1x32 (mxfp4), 1x128, 128x128 or tensor (fp8)")
-      ->check(CLI::IsMember({"1x16", "16x16", "1x32", "1x128", "128x128", "tensor"}));
+          "Elements that share a scale: 1x16 or 16x16 (nvfp4), 1x32 or 32x32 (mxfp4), 1x128, 128x128 or "
+          "tensor (fp8)")
+      ->check(CLI::IsMember({"1x16", "16x16", "1x32", "32x32", "1x128", "128x128", "tensor"}));
   command
       ->add_option("--axis", arguments.spec.axis,
                    "Axis the blocks run along; 0 gives the result of the transpose")
@@ -71,7 +74,14 @@ void add_quantize(CLI::App& app, Action& action) {
   command->add_option("--signs", options->signs, "Signs of the transform")
       ->check(CLI::IsMember({"fixed", "none"}))
       ->capture_default_str();
-  command->add_flag("--adaptive", arguments.spec.adaptive, "4/6 adaptive block scaling (nvfp4)");
+  command
+      ->add_option(
+          "--scale", options->scale,
+          "How block scales are found: nearest (the default), 4/6 or search, the better of two or the "
+          "best of six (nvfp4); floor (the default) or up, with which nothing saturates (mxfp4)")
+      ->check(CLI::IsMember({"nearest", "4/6", "search", "floor", "up"}));
+  command->add_flag_callback(
+      "--adaptive", [options] { options->scale = "4/6"; }, "The old name of --scale 4/6");
   command->add_flag("--dequantize", arguments.dequantize, "Also write NAME.dequantized in F32");
   command->add_flag("--demo", options->demo, "Quantize generated tensors in every format instead of a file");
   command->add_flag("--json", arguments.json, "Print one JSON object instead of text");
@@ -80,6 +90,7 @@ void add_quantize(CLI::App& app, Action& action) {
       *command,
       "  tetrad quantize model.safetensors -o model-nvfp4.safetensors\n"
       "  tetrad quantize grads.safetensors -o out.safetensors --axis 0 --hadamard 16 --rounding stochastic\n"
+      "  tetrad quantize model.safetensors -o out.safetensors --scale search\n"
       "  tetrad quantize model.safetensors -o out.safetensors --block 16x16 --dequantize --json\n"
       "  tetrad quantize --demo");
   command->callback([&action, options] {

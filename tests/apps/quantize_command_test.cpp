@@ -96,11 +96,11 @@ TEST(QuantizeCommand, AxisZeroGivesTheTransposedTensorsResult) {
   const std::string in = write_tensors(folder, {input("w", DType::f32, {64, 48}, x)});
   const std::string out = folder.file("out.safetensors");
   const Outcome run = run_tetrad(
-      {"quantize", in, "-o", out, "--axis", "0", "--hadamard", "16", "--adaptive", "--dequantize"});
+      {"quantize", in, "-o", out, "--axis", "0", "--hadamard", "16", "--scale", "search", "--dequantize"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const SafetensorsFile file(out);
   const oracle::Result expected =
-      oracle::quantize(transpose(x, 64, 48), 48, 64, {.hadamard = 16, .adaptive = true});
+      oracle::quantize(transpose(x, 64, 48), 48, 64, {.hadamard = 16, .scaling = oracle::Scaling::search});
   expect_tensor(file, "w.codes", DType::u8, {48, 32});
   expect_tensor(file, "w.scales", DType::f8_e4m3, {48, 4});
   expect_tensor(file, "w.dequantized", DType::f32, {48, 64});

@@ -46,7 +46,7 @@ enum class Form {
   nvfp4,
   nvfp4_2d_transposed,
   nvfp4_in_place_rht,
-  nvfp4_adaptive,
+  nvfp4_search,
   mxfp4,
   fp8,
   fp8_tensor,
@@ -60,7 +60,7 @@ std::string name_of(Form form) {
                                     "nvfp4",
                                     "nvfp4_2d_transposed",
                                     "nvfp4_in_place_rht",
-                                    "nvfp4_adaptive",
+                                    "nvfp4_search",
                                     "mxfp4",
                                     "fp8",
                                     "fp8_tensor"};
@@ -73,8 +73,8 @@ QuantSpec spec_of(Form form) {
       return {.block = {16, 16}};
     case Form::nvfp4_in_place_rht:
       return {.axis = 0, .hadamard = 16};
-    case Form::nvfp4_adaptive:
-      return {.adaptive = true};
+    case Form::nvfp4_search:
+      return {.scaling = Scaling::search};
     case Form::mxfp4:
       return {.format = Format::mxfp4, .block = {1, 32}};
     case Form::fp8:
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          Form::nvfp4, Form::nvfp4_in_place_rht, Form::mxfp4,
                                          Form::fp8_tensor),
                        ::testing::Values(Form::f32, Form::bf16, Form::nvfp4, Form::nvfp4_2d_transposed,
-                                         Form::nvfp4_in_place_rht, Form::nvfp4_adaptive, Form::fp8)),
+                                         Form::nvfp4_in_place_rht, Form::nvfp4_search, Form::fp8)),
     [](const auto& test) {
       return std::get<0>(test.param) + "_" + name_of(std::get<1>(test.param)) + "_by_" +
              name_of(std::get<2>(test.param));

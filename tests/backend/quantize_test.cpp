@@ -246,8 +246,8 @@ TEST_P(QuantizeLarge, EqualsTheOracle) {
 std::vector<QuantCase> large_cases() {
   std::vector<QuantCase> chosen;
   for (const QuantCase& quantizer : quant_cases())
-    for (const std::string_view name :
-         {"nvfp4", "nvfp4_2d", "nvfp4_rht16_sr", "nvfp4_2d_adaptive", "mxfp4", "fp8", "fp8_2d", "fp8_tensor"})
+    for (const std::string_view name : {"nvfp4", "nvfp4_2d", "nvfp4_rht16_sr", "nvfp4_2d_search",
+                                        "nvfp4_search", "mxfp4", "fp8", "fp8_2d", "fp8_tensor"})
       if (quantizer.name == name) chosen.push_back(quantizer);
   return chosen;
 }
@@ -305,8 +305,10 @@ TEST_P(QuantizeParts, TransposedSquareBlocksAreTheQuantizedTranspose) {
   Backend& device = backend(GetParam());
   constexpr std::int64_t kRows = 304, kCols = 272;
   const std::vector<float> x = oracle::make_input("heavy_tailed", kRows, kCols);
-  for (const QuantSpec& spec : {QuantSpec{.block = {16, 16}}, QuantSpec{.block = {16, 16}, .adaptive = true},
-                                QuantSpec{.format = Format::fp8, .block = {128, 128}}}) {
+  for (const QuantSpec& spec :
+       {QuantSpec{.block = {16, 16}}, QuantSpec{.block = {16, 16}, .scaling = Scaling::search},
+        QuantSpec{.format = Format::mxfp4, .block = {32, 32}},
+        QuantSpec{.format = Format::fp8, .block = {128, 128}}}) {
     QuantizedTensor tensor;
     QuantizedTensor expected;
     device.quantize(view_of(x.data(), kRows, kCols), spec, {}, tensor);
@@ -342,7 +344,9 @@ TEST_P(QuantizeParts, RefusesWhatItCannotDo) {
   EXPECT_THROW(quantize(16, 48, {.hadamard = 32}), Error);
   EXPECT_THROW(quantize(16, 48, {.hadamard = 12}), Error);
   EXPECT_THROW(quantize(16, 32, {.block = {1, 32}}), Error);
-  EXPECT_THROW(quantize(16, 32, {.format = Format::mxfp4, .block = {1, 32}, .adaptive = true}), Error);
+  EXPECT_THROW(quantize(16, 32, {.format = Format::mxfp4, .block = {1, 32}, .scaling = Scaling::search}),
+               Error);
+  EXPECT_THROW(quantize(16, 32, {.scaling = Scaling::up}), Error);
   EXPECT_THROW(quantize(16, 32, {.axis = 2}), Error);
   const MatrixView integers{x.data(), DType::i32, 16, 16, 16, 1};
   EXPECT_THROW(device.quantize(integers, {}, {}, out), Error);

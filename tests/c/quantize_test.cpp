@@ -25,7 +25,7 @@ tetrad_quantizer to_c(const QuantSpec& spec) {
           static_cast<std::int32_t>(spec.rounding),
           spec.hadamard,
           spec.signs,
-          spec.adaptive ? 1 : 0};
+          static_cast<std::int32_t>(spec.scaling)};
 }
 
 class CQuantize : public CInterface {
@@ -179,8 +179,8 @@ TEST_P(CQuantize, StructsOfOtherVersionsAreRead) {
 
   // One that ends before its last members: they are zero, and what is not there is not written.
   newer.later = 0;
-  newer.known.struct_size = offsetof(tetrad_quantizer, adaptive);
-  newer.known.adaptive = 1;
+  newer.known.struct_size = offsetof(tetrad_quantizer, scale);
+  newer.known.scale = TETRAD_SCALE_4_6;
   tetrad_layout shorter = {};
   shorter.struct_size = offsetof(tetrad_layout, scale_rows);
   shorter.scale_rows = -7;

@@ -381,10 +381,9 @@ TEST_F(CompareCommand, FilesOfOthersAreNotTouched) {
 }
 
 TEST_F(CompareCommand, ArmsThatAreTheSameAreNamed) {
-  write_file(
-      folder_.file("arms.yaml"),
-      "arms: {first: {precision: nvfp4}, second: {precision: {recipe: nvfp4, adaptive: false}}, third: "
-      "{precision: bf16}}\n");
+  write_file(folder_.file("arms.yaml"),
+             "arms: {first: {precision: nvfp4}, second: {precision: {recipe: nvfp4, storage: bf16}}, third: "
+             "{precision: bf16}}\n");
   const Outcome outcome = compare("c", {"--arms", folder_.file("arms.yaml"), "--dry-run"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.err.find("WARNING: the arms first and second have the same precision"), std::string::npos)

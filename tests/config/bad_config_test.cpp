@@ -105,7 +105,7 @@ TEST(BadConfig, WrongTypes) {
 
 TEST(BadConfig, ClosedSetsListWhatTheyHold) {
   expect_all_refused({
-      {"precision: nvfp8", {"precision.recipe: expected bf16, fp8, mxfp4 or nvfp4, found \"nvfp8\""}},
+      {"precision: nvfp8", {"precision.recipe: expected bf16, fp8, mxfp4, nvfp4 or tetrad, found \"nvfp8\""}},
       {"precision: {rht: wgrd}", {"precision.rht.gemms", "fprop, dgrad or wgrad"}},
       {"precision: {rht: [wgrad, x]}", {"precision.rht.gemms[1]", "\"x\""}},
       {"precision: {rht: [wgrad, wgrad]}", {"precision.rht.gemms holds \"wgrad\" twice"}},
@@ -117,7 +117,7 @@ TEST(BadConfig, ClosedSetsListWhatTheyHold) {
       {"precision: {operands: {fprop.x: {block: 2x2}}}", {"precision.operands.fprop.x.block", "1x16, 16x16"}},
       {"precision: {operands: {fprop.x: int4}}", {"precision.operands.fprop.x.format", "nvfp4"}},
       {"precision: {schedule: [{at: 1, forward: bf16}]}", {"precision.schedule[0].at", "below 1"}},
-      {"precision: {schedule: [{at: 0, forward: fp4}]}", {"precision.schedule[0].forward", "or nvfp4"}},
+      {"precision: {schedule: [{at: 0, forward: fp4}]}", {"precision.schedule[0].forward", "or tetrad"}},
       {"model: {activation: gelu}", {"model.activation: expected swiglu or squared_relu"}},
       {"schedule: {kind: linear}", {"wsd, cosine or constant"}},
       {"train: {health: {policy: ignore}}", {"skip, rollback or stop"}},

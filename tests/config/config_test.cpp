@@ -100,6 +100,9 @@ TEST(LoadConfig, ReadsTheShortForms) {
             (HighPrecisionConfig{1, {}, {"*.qkv"}, {}}));
   EXPECT_EQ(precision("{high_precision: {last: 0, fp8: ['blocks.1.*', '*.up']}}").high_precision,
             (HighPrecisionConfig{{}, 0, {}, {"blocks.1.*", "*.up"}}));
+  EXPECT_EQ(precision("{scale: search}").scale, (ScaleConfig{"search", "search", {}}));
+  EXPECT_EQ(precision("{scale: floor}").scale, (ScaleConfig{{}, {}, "floor"}));
+  EXPECT_EQ(precision("{scale: {forward: 4/6}}").scale, (ScaleConfig{"4/6", {}, {}}));
   EXPECT_EQ(precision("{operands: {fprop: {x: {format: fp8}, w: bf16}, wgrad.x: {hadamard: 0}}}").operands,
             (std::map<std::string, OperandConfig>{{"fprop.x", {"fp8", {}, {}, {}, {}}},
                                                   {"fprop.w", {"bf16", {}, {}, {}, {}}},
@@ -107,6 +110,25 @@ TEST(LoadConfig, ReadsTheShortForms) {
   EXPECT_EQ(load({"train: {checkpoint: 100, eval: 50}"}).train.checkpoint.every, 100);
   EXPECT_EQ(load({"train: {checkpoint: {keep: 5}}"}, {"train.checkpoint=100"}).train.checkpoint,
             (CheckpointConfig{.every = 100, .keep = 5}));
+}
+
+// Settings of 0.1.0, written out or by hand, mean what they meant: MXFP4 scales were rounded down.
+TEST(Config, ReadsAdaptiveOf010) {
+  const auto precision = [](const std::string& yaml) { return load({"precision: " + yaml}).precision; };
+  EXPECT_EQ(precision("{recipe: mxfp4, adaptive: false}").scale, (ScaleConfig{{}, {}, "floor"}));
+  EXPECT_EQ(precision("{adaptive: true}").scale, (ScaleConfig{"4/6", "4/6", {}}));
+  EXPECT_EQ(precision("{adaptive: false}").scale, ScaleConfig{}) << "other recipes have their own scales";
+  EXPECT_EQ(precision("{adaptive: false, schedule: [{at: 0.5, backward: mxfp4}]}").scale,
+            (ScaleConfig{{}, {}, "floor"}));
+  EXPECT_EQ(precision("{adaptive: true, scale: {backward: nearest}}").scale,
+            (ScaleConfig{"4/6", "nearest", {}}));
+  const auto operand = [&](const std::string& yaml) {
+    return precision("{operands: {fprop.x: " + yaml + "}}").operands.at("fprop.x").scale;
+  };
+  EXPECT_EQ(operand("{format: nvfp4, adaptive: true}"), "4/6");
+  EXPECT_EQ(operand("{adaptive: false}"), "nearest");
+  EXPECT_EQ(operand("{format: fp8, adaptive: false}"), std::nullopt);
+  EXPECT_EQ(operand("{format: nvfp4, block: auto, adaptive: auto}"), std::nullopt);
 }
 
 TEST(LoadConfig, TakesModelsByName) {
@@ -250,7 +272,8 @@ TEST(ToYaml, GivesOddValuesBack) {
   config.precision.rht.gemms = Words{};
   config.precision.sr = Words{"weights"};
   config.precision.sr_hardware = false;
-  config.precision.operands["dgrad.w"] = {"fp8", "tensor", "stochastic-hardware", 128, true};
+  config.precision.operands["dgrad.w"] = {"fp8", "tensor", "stochastic-hardware", 128, "nearest"};
+  config.precision.scale = {"search", {}, "floor"};
   config.precision.schedule = {{0.1, "bf16", {}}, {0.2, {}, "fp8"}};
   config.train.seed = ~0ULL;
   config.train.tokens = 9'223'372'036'854'775'807;

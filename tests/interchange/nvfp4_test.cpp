@@ -279,9 +279,9 @@ TEST_F(Serving, NoScaleByteIsZeroOrNaNWhateverTheWeights) {
       value = std::bit_cast<float>((static_cast<std::uint32_t>(random()) & 0x807FFFFFU) | exponent << 23);
     }
     for (const BlockShape block : {BlockShape{1, 16}, BlockShape{16, 16}})
-      for (const bool adaptive : {false, true}) {
+      for (const Scaling scaling : {Scaling::standard, Scaling::four_six, Scaling::search}) {
         const Nvfp4Weight weight =
-            quantize_weight(cpu_backend(), parameter, {.block = block, .adaptive = adaptive}, values);
+            quantize_weight(cpu_backend(), parameter, {.block = block, .scaling = scaling}, values);
         for (const std::byte scale : weight.scales) {
           ASSERT_GE(std::to_integer<int>(scale), 0x01) << round;
           ASSERT_LE(std::to_integer<int>(scale), 0x7E) << round;
@@ -295,7 +295,7 @@ TEST_F(Serving, NoScaleByteIsZeroOrNaNWhateverTheWeights) {
 TEST_F(Serving, OtherBlocksOfTheRecipeAreServedToo) {
   Config config = small_config(small_llama(false));
   config.precision.weights_2d = false;
-  config.precision.adaptive = true;
+  config.precision.scale.forward = "search";
   make_checkpoint(path("run"), config);
   const CheckpointSource source(path("run"));
   run_export(source, "out", ServingFormat::modelopt);
@@ -304,7 +304,7 @@ TEST_F(Serving, OtherBlocksOfTheRecipeAreServedToo) {
       *std::ranges::find(source.parameters(), "blocks.2.qkv.weight", &MappedParameter::name);
   const oracle::Result result =
       oracle::quantize(source.values(parameter), parameter.rows(), parameter.columns(),
-                       {.block_rows = 1, .block_cols = 16, .adaptive = true});
+                       {.block_rows = 1, .block_cols = 16, .scaling = oracle::Scaling::search});
   const std::string module = "model.layers.1.self_attn.k_proj";
   const auto rows = [](const std::vector<std::uint8_t>& all, std::int64_t width) {
     return std::vector<std::uint8_t>(all.begin() + 128 * width,
@@ -344,7 +344,7 @@ TEST_F(Serving, ReadersFindTheirModulesInTheLists) {
 /// Servers make plain NVFP4 of inputs, whatever training did.
 TEST_F(Serving, InputsThatServersQuantizeOtherwiseAreWarnedAbout) {
   Config config = small_config(small_llama(true));
-  config.precision.adaptive = true;
+  config.precision.scale.forward = "4/6";
   make_checkpoint(path("run"), config);
   const CheckpointSource source(path("run"));
   for (const ServingFormat format : {ServingFormat::modelopt, ServingFormat::compressed_tensors}) {
@@ -366,10 +366,12 @@ TEST_F(Serving, InputsThatServersQuantizeOtherwiseAreWarnedAbout) {
   };
   using What = std::set<std::string>;
   EXPECT_EQ(only_in_training(with_precision(config.precision, "nvfp4")), What{});
-  config.precision.operands["fprop.x"].adaptive = false;  // weights only
+  config.precision.operands["fprop.x"].scale = "nearest";  // weights only
   EXPECT_EQ(only_in_training(config.precision), What{});
   config.precision.operands.clear();
-  config.precision.adaptive = false;
+  config.precision.scale.forward = "search";
+  EXPECT_EQ(only_in_training(config.precision), What{"scale search"});
+  config.precision.scale = {};
   EXPECT_EQ(only_in_training(config.precision), What{});
   config.precision.sr = std::vector<std::string>{"activations"};
   EXPECT_EQ(only_in_training(config.precision), What{"stochastic rounding"});

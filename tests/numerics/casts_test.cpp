@@ -72,6 +72,8 @@ void expect_as_oracle(std::uint32_t bits) {
     ADD_FAILURE() << "encode(" << x << ", bits " << std::hex << bits << ") is " << Case::Format::encode(x)
                   << ", the oracle has " << expected;
   }
+  if (x == x && Case::Format::rounded_magnitude(x) != magnitude_of(Case::Format::decode(expected)))
+    ADD_FAILURE() << "rounded_magnitude(" << x << ", bits " << std::hex << bits << ")";
 }
 
 /// The bits of the smallest magnitude of each code: where the code changes, ties included.

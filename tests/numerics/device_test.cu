@@ -59,16 +59,19 @@ struct Scales {
     const float amax = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value_at(index)) & 0x7FFFFFFFu);
     if (!(amax <= nvfp4::kFloatMax)) return;
     const float block = amax * (static_cast<float>(index % 1000) * 1e-3f);
-    for (int adaptive = 0; adaptive < 2; ++adaptive) {
-      const nvfp4::TensorScale tensor = nvfp4::tensor_scale(amax, adaptive == 1);
-      const nvfp4::BlockScale scale =
-          nvfp4::block_scale(block, tensor, adaptive == 1 ? nvfp4::kAdaptiveStretch : 1.0f);
-      out[6 * adaptive] = std::bit_cast<std::uint32_t>(tensor.decode);
-      out[6 * adaptive + 1] = scale.byte;
-      out[6 * adaptive + 2] = std::bit_cast<std::uint32_t>(scale.encode);
-      out[6 * adaptive + 3] = std::bit_cast<std::uint32_t>(nvfp4::decode(index & 15, scale.byte, tensor));
+    for (int chosen = 0; chosen < 2; ++chosen) {
+      const nvfp4::TensorScale tensor =
+          nvfp4::tensor_scale(amax, chosen == 1 ? Scaling::search : Scaling::standard);
+      const auto candidate = static_cast<int>(index % nvfp4::kMostCandidates);
+      const nvfp4::BlockScale scale = nvfp4::scale_of_byte(
+          nvfp4::candidates_for(block, tensor).byte(chosen == 1 ? candidate : 0), tensor);
+      out[6 * chosen] = std::bit_cast<std::uint32_t>(tensor.decode);
+      out[6 * chosen + 1] = scale.byte;
+      out[6 * chosen + 2] = std::bit_cast<std::uint32_t>(scale.encode);
+      out[6 * chosen + 3] = std::bit_cast<std::uint32_t>(nvfp4::decode(index & 15, scale.byte, tensor));
     }
-    out[4] = mxfp4::block_scale(amax).byte;
+    out[4] = mxfp4::block_scale(amax, Scaling::standard).byte | mxfp4::block_scale(amax, Scaling::up).byte
+                                                                    << 8;
     out[5] = std::bit_cast<std::uint32_t>(fp8::block_scale(amax).encode);
     out[10] = std::bit_cast<std::uint32_t>(fp8::block_scale(amax).decode);
   }

@@ -165,16 +165,15 @@ TEST(Nvfp4Scales, EveryBf16BlockMaximumAsTheOracle) {
   }
 }
 
-TEST(Nvfp4Scales, AdaptiveChoosesOneOfTheTwoCandidatesAsTheOracle) {
+TEST(Nvfp4Scales, FourSixChoosesOneOfTheTwoCandidatesAsTheOracle) {
   for (const float tensor_amax : tensor_maxima()) {
     const std::vector<float> maxima = block_maxima(tensor_amax);
-    const auto expected =
-        oracle::quantize(blocks_of(maxima), static_cast<long>(maxima.size()), kColumns, {.adaptive = true});
-    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(tensor_amax, true);
+    const auto expected = oracle::quantize(blocks_of(maxima), static_cast<long>(maxima.size()), kColumns,
+                                           {.scaling = oracle::Scaling::four_six});
+    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(tensor_amax, Scaling::four_six);
     long other_than_6 = 0;
     for (std::size_t row = 0; row < maxima.size(); ++row) {
-      const std::uint32_t six = nvfp4::block_scale(maxima[row], tensor).byte;
-      const std::uint32_t four = nvfp4::block_scale(maxima[row], tensor, nvfp4::kAdaptiveStretch).byte;
+      const auto [six, four] = nvfp4::candidates_for(maxima[row], tensor);
       ASSERT_TRUE(expected.scale_bytes[row] == six || expected.scale_bytes[row] == four) << maxima[row];
       other_than_6 += expected.scale_bytes[row] != six ? 1 : 0;
     }
@@ -192,10 +191,9 @@ TEST(Nvfp4Scales, LargestBlockOfEveryBf16TensorMaximum) {
   constexpr std::uint32_t k384 = 0x7C;
   for (const float amax : block_maxima(FLT_MAX)) {
     const nvfp4::TensorScale plain = nvfp4::tensor_scale(amax);
-    const nvfp4::TensorScale adaptive = nvfp4::tensor_scale(amax, true);
+    const nvfp4::TensorScale chosen = nvfp4::tensor_scale(amax, Scaling::search);
     const std::uint32_t byte = nvfp4::block_scale(amax, plain).byte;
-    const std::uint32_t byte_of_6 = nvfp4::block_scale(amax, adaptive).byte;
-    const std::uint32_t byte_of_4 = nvfp4::block_scale(amax, adaptive, nvfp4::kAdaptiveStretch).byte;
+    const auto [byte_of_6, byte_of_4] = nvfp4::candidates_for(amax, chosen);
     if (amax >= 2688 / FLT_MAX) {
       ASSERT_EQ(byte, kE4m3LargestByte) << amax;
       ASSERT_EQ(byte_of_6, k256) << amax;
@@ -213,13 +211,14 @@ TEST(Nvfp4Scales, ByteIsNeverNan) {
       block_maxima(FLT_MAX);  // also beyond the tensor's, as a wrong amax would have it
   maxima.insert(maxima.end(), {0.0f, kInf});
   for (const float tensor_amax : tensor_maxima()) {
-    for (const bool adaptive : {false, true}) {
-      const nvfp4::TensorScale tensor = nvfp4::tensor_scale(tensor_amax, adaptive);
+    for (const Scaling scaling : {Scaling::standard, Scaling::search}) {
+      const nvfp4::TensorScale tensor = nvfp4::tensor_scale(tensor_amax, scaling);
       ASSERT_EQ(nvfp4::block_scale(0.0f, tensor).byte, 0u);
       ASSERT_EQ(nvfp4::block_scale(0.0f, tensor).encode, FLT_MAX);
       for (const float block_amax : maxima) {
-        for (const float stretch : {1.0f, nvfp4::kAdaptiveStretch}) {
-          const nvfp4::BlockScale scale = nvfp4::block_scale(block_amax, tensor, stretch);
+        for (int candidate = 0; candidate < nvfp4::kMostCandidates; ++candidate) {
+          const nvfp4::BlockScale scale =
+              nvfp4::scale_of_byte(nvfp4::candidates_for(block_amax, tensor).byte(candidate), tensor);
           ASSERT_LE(scale.byte, kE4m3LargestByte) << tensor_amax << " " << block_amax;
           ASSERT_TRUE(std::isfinite(scale.encode) && scale.encode > 0) << tensor_amax << " " << block_amax;
         }
@@ -232,16 +231,22 @@ constexpr bool is_unit(nvfp4::TensorScale s) {
   return s.encode == 1 && s.decode == 1 && s.block_multiplier == 1.0f / 6;
 }
 static_assert(is_unit(nvfp4::tensor_scale(0.0f)) && is_unit(nvfp4::tensor_scale(2688.0f)));
-static_assert(is_unit(nvfp4::tensor_scale(1536.0f, true)) && is_unit(nvfp4::tensor_scale(-0.0f)));
+static_assert(is_unit(nvfp4::tensor_scale(1536.0f, Scaling::four_six)) &&
+              is_unit(nvfp4::tensor_scale(-0.0f)));
 static_assert(is_unit(nvfp4::tensor_scale(kInf)), "S_enc == 0 -> 1; infinite input is reported elsewhere");
 static_assert(nvfp4::tensor_scale(0x1p-149f).encode == FLT_MAX && nvfp4::tensor_scale(0x1p-149f).decode > 0);
 static_assert(nvfp4::tensor_scale(FLT_MAX).encode > FLT_MIN && nvfp4::tensor_scale(FLT_MAX).decode < FLT_MAX);
 static_assert(nvfp4::tensor_scale(kNan).decode != nvfp4::tensor_scale(kNan).decode,
               "a poisoned tensor stays so");
-static_assert(mxfp4::block_scale(0.0f).byte == 0 && mxfp4::block_scale(0x1p-149f).byte == 0);
-static_assert(mxfp4::block_scale(0.0f).encode == 0x1p127f);
-static_assert(mxfp4::block_scale(FLT_MAX).byte == 252 && mxfp4::block_scale(4.0f).byte == 127);
-static_assert(mxfp4::block_scale(FLT_MAX).encode == 0x1p-125f);
+constexpr mxfp4::BlockScale floored(float amax) { return mxfp4::block_scale(amax, Scaling::standard); }
+constexpr mxfp4::BlockScale raised(float amax) { return mxfp4::block_scale(amax, Scaling::up); }
+static_assert(floored(0.0f).byte == 0 && floored(0x1p-149f).byte == 0 && raised(0.0f).byte == 0);
+static_assert(floored(0.0f).encode == 0x1p127f);
+static_assert(floored(FLT_MAX).byte == 252 && floored(4.0f).byte == 127);
+static_assert(floored(FLT_MAX).encode == 0x1p-125f);
+static_assert(raised(6.0f).byte == 127 && raised(f32_of(0x40C00001)).byte == 128, "from just above 6 on");
+static_assert(raised(0x1.8p-125f).byte == 0 && raised(0x1.9p-125f).byte == 1);
+static_assert(raised(FLT_MAX).byte == 252, "with 253 its code, 4, would decode to infinity");
 static_assert(fp8::block_scale(0.0f).encode == 1 && fp8::block_scale(0.0f).decode == 1);
 static_assert(fp8::block_scale(448.0f).encode == 1 && fp8::block_scale(896.0f).decode == 2);
 static_assert(fp8::block_scale(0x1p-149f).encode == FLT_MAX &&
@@ -250,22 +255,25 @@ static_assert(fp8::block_scale(0x1p-149f).encode == FLT_MAX &&
 TEST(Mxfp4Scales, EveryBf16BlockMaximumAsTheOracle) {
   const std::vector<float> maxima = block_maxima(FLT_MAX);
   const std::vector<float> x = blocks_of(maxima);
-  const auto expected = oracle::quantize(x, static_cast<long>(maxima.size()), kColumns,
-                                         {.format = oracle::Format::mxfp4, .block_cols = mxfp4::kBlock});
-  for (std::size_t row = 0; row < maxima.size(); ++row) {
-    const mxfp4::BlockScale scale = mxfp4::block_scale(maxima[row]);
-    ASSERT_EQ(scale.byte, expected.scale_bytes[row]) << maxima[row];
-    ASSERT_LE(scale.byte, 252u);
-    ASSERT_EQ(scale.encode * E8m0::decode(scale.byte), 1.0f);
+  for (const bool up : {false, true}) {
+    const auto expected = oracle::quantize(x, static_cast<long>(maxima.size()), kColumns,
+                                           {.format = oracle::Format::mxfp4,
+                                            .block_cols = mxfp4::kBlock,
+                                            .scaling = up ? oracle::Scaling::up : oracle::Scaling::standard});
+    const auto scale_of = [&](std::size_t row) { return up ? raised(maxima[row]) : floored(maxima[row]); };
+    for (std::size_t row = 0; row < maxima.size(); ++row) {
+      const mxfp4::BlockScale scale = scale_of(row);
+      ASSERT_EQ(scale.byte, expected.scale_bytes[row]) << maxima[row];
+      ASSERT_LE(scale.byte, 252u);
+      ASSERT_EQ(scale.encode * E8m0::decode(scale.byte), 1.0f);
+      if (up && maxima[row] <= 0x1.8p127f) {
+        ASSERT_LE(maxima[row] * scale.encode, 6.0f) << "saturates";
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_elements(
+        x, expected, [&](std::size_t row, float value) { return E2m1::encode(value * scale_of(row).encode); },
+        [&](std::size_t row, std::uint32_t code) { return mxfp4::decode(code, scale_of(row).byte); }));
   }
-  expect_elements(
-      x, expected,
-      [&](std::size_t row, float value) {
-        return E2m1::encode(value * mxfp4::block_scale(maxima[row]).encode);
-      },
-      [&](std::size_t row, std::uint32_t code) {
-        return mxfp4::decode(code, mxfp4::block_scale(maxima[row]).byte);
-      });
 }
 
 TEST(Fp8Scales, EveryBf16BlockMaximumAsTheOracle) {
@@ -292,11 +300,11 @@ TEST(Scales, NoMaximumDecodesToInfinity) {
     const float amax = f32_of(bits);
     const nvfp4::TensorScale tensor = nvfp4::tensor_scale(amax);
     const float from_nvfp4 = nvfp4::decode(kLargestCode, nvfp4::block_scale(amax, tensor).byte, tensor);
-    const nvfp4::TensorScale adaptive = nvfp4::tensor_scale(amax, true);
-    const float from_6 = nvfp4::decode(kLargestCode, nvfp4::block_scale(amax, adaptive).byte, adaptive);
-    const std::uint32_t four = nvfp4::block_scale(amax, adaptive, nvfp4::kAdaptiveStretch).byte;
-    const float from_4 = nvfp4::decode(kCodeOf4, four, adaptive);
-    const float from_mxfp4 = mxfp4::decode(kLargestCode, mxfp4::block_scale(amax).byte);
+    const nvfp4::TensorScale chosen = nvfp4::tensor_scale(amax, Scaling::search);
+    const auto [six, four] = nvfp4::candidates_for(amax, chosen);
+    const float from_6 = nvfp4::decode(kLargestCode, six, chosen);
+    const float from_4 = nvfp4::decode(kCodeOf4, four, chosen);
+    const float from_mxfp4 = mxfp4::decode(kLargestCode, mxfp4::block_scale(amax, Scaling::up).byte);
     const float from_fp8 = fp8::decode(kE4m3LargestByte, fp8::block_scale(amax).decode);
     const float largest = std::max({from_nvfp4, from_6, from_4, from_mxfp4, from_fp8});
     if (!(largest <= FLT_MAX)) FAIL() << "amax " << amax << " bits " << std::hex << bits;
@@ -307,22 +315,24 @@ TEST(Scales, NoMaximumDecodesToInfinity) {
 // with its S_dec to the roundings of S_enc and S_dec, 2^-24 each, or 2^-22 for an S_dec that is subnormal
 // (not below 1/FLT_MAX = 2^-128, rounded to 2^-150).
 TEST(Nvfp4Alpha, AgreesWithDecoding) {
-  for (const bool adaptive : {false, true}) {
-    const float range = nvfp4::tensor_range(adaptive);
+  for (const Scaling scaling : {Scaling::standard, Scaling::search}) {
+    const float range = nvfp4::tensor_range(scaling);
     const float clamp = range / FLT_MAX;
     std::vector<float> maxima = block_maxima(FLT_MAX);
     for (std::uint32_t ulps = 0; ulps <= 2000; ++ulps) maxima.push_back(f32_of(bits_of(clamp) - 1000 + ulps));
     for (const float amax : maxima) {
-      const float used = nvfp4::alpha_amax(amax, adaptive);
-      const auto decode = static_cast<double>(nvfp4::tensor_scale(amax, adaptive).decode);
+      const float used = nvfp4::alpha_amax(amax, scaling);
+      const auto decode = static_cast<double>(nvfp4::tensor_scale(amax, scaling).decode);
       const double rounding = decode >= double{FLT_MIN} ? 0x1.01p-23 : 0x1.01p-22 + 0x1p-24;
       ASSERT_NEAR(static_cast<double>(used) / static_cast<double>(range) / decode, 1, rounding) << amax;
       ASSERT_EQ(used, amax >= clamp ? amax : clamp);
     }
-    EXPECT_EQ(nvfp4::alpha_amax(0.0f, adaptive), 0.0f);
-    EXPECT_TRUE(std::isnan(nvfp4::alpha_amax(kNan, adaptive)));
+    EXPECT_EQ(nvfp4::alpha_amax(0.0f, scaling), 0.0f);
+    EXPECT_TRUE(std::isnan(nvfp4::alpha_amax(kNan, scaling)));
   }
-  static_assert(nvfp4::tensor_range(false) == 2688 && nvfp4::tensor_range(true) == 1536);
+  static_assert(nvfp4::tensor_range(Scaling::standard) == 2688 &&
+                nvfp4::tensor_range(Scaling::four_six) == 1536 &&
+                nvfp4::tensor_range(Scaling::search) == 1536);
 }
 
 // ---- The promise ----
@@ -338,14 +348,15 @@ constexpr float kSmallestPromised = 7 / FLT_MAX;  // 6 * 18/17 and f32 roundings
 
 /// Quantizes the maximum of each block whose scale, before it is rounded, is in the normal range of E4M3, and
 /// decodes it.
-Worst worst_error_of_maxima(const std::vector<float>& maxima, float tensor_amax, bool adaptive,
+Worst worst_error_of_maxima(const std::vector<float>& maxima, float tensor_amax, Scaling scaling,
                             float stretch) {
-  const nvfp4::TensorScale tensor = nvfp4::tensor_scale(tensor_amax, adaptive);
+  const nvfp4::TensorScale tensor = nvfp4::tensor_scale(tensor_amax, scaling);
   Worst worst;
   for (const float block_amax : maxima) {
     const float ideal = block_amax * tensor.block_multiplier * stretch;
     if (ideal < E4m3::kMinNormal || block_amax < kSmallestPromised) continue;
-    const nvfp4::BlockScale scale = nvfp4::block_scale(block_amax, tensor, stretch);
+    const auto [six, four] = nvfp4::candidates_for(block_amax, tensor);
+    const nvfp4::BlockScale scale = nvfp4::scale_of_byte(stretch == 1 ? six : four, tensor);
     const std::uint32_t code = E2m1::encode(block_amax * scale.encode);
     EXPECT_EQ(code, stretch == 1 ? kLargestCode : kCodeOf4) << tensor_amax << " " << block_amax;
     const auto value = static_cast<double>(nvfp4::decode(code, scale.byte, tensor));
@@ -368,9 +379,9 @@ TEST(Nvfp4Promise, BlockMaximumIsWithinTheRoundingOfItsScale) {
   double worst_of_all = 0;
   for (const float tensor_amax : tensor_maxima()) {
     const std::vector<float> maxima = block_maxima(tensor_amax);
-    const Worst plain = worst_error_of_maxima(maxima, tensor_amax, false, 1);
-    const Worst six = worst_error_of_maxima(maxima, tensor_amax, true, 1);
-    const Worst four = worst_error_of_maxima(maxima, tensor_amax, true, nvfp4::kAdaptiveStretch);
+    const Worst plain = worst_error_of_maxima(maxima, tensor_amax, Scaling::standard, 1);
+    const Worst six = worst_error_of_maxima(maxima, tensor_amax, Scaling::four_six, 1);
+    const Worst four = worst_error_of_maxima(maxima, tensor_amax, Scaling::four_six, nvfp4::kStretch);
     for (const Worst& worst : {plain, six, four}) {
       EXPECT_LE(worst.error, kPromise) << tensor_amax;
       worst_of_all = std::max(worst_of_all, worst.error);
@@ -382,6 +393,28 @@ TEST(Nvfp4Promise, BlockMaximumIsWithinTheRoundingOfItsScale) {
   EXPECT_GT(worst_of_all, 1.0 / 17 - 1e-9) << "the bound is attained, at ties";
 }
 
+// A neighbour of the scale is at most a step further away: the largest error is that of t just above 17/16,
+// which is rounded to 9/8 and has 10/8 as its neighbour. 6 / (20/17) = 5.1 is still cast to 6.
+TEST(Nvfp4Promise, SearchLosesAtMostThreeSeventeenthsOfABlockMaximum) {
+  double worst = 0;
+  for (const float tensor_amax : tensor_maxima()) {
+    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(tensor_amax, Scaling::search);
+    for (const float block_amax : block_maxima(tensor_amax)) {
+      if (block_amax * tensor.block_multiplier < E4m3::kMinNormal || block_amax < kSmallestPromised) continue;
+      const nvfp4::Candidates candidates = nvfp4::candidates_for(block_amax, tensor);
+      for (int i = 0; i < nvfp4::kMostCandidates; ++i) {
+        const nvfp4::BlockScale scale = nvfp4::scale_of_byte(candidates.byte(i), tensor);
+        const std::uint32_t code = E2m1::encode(block_amax * scale.encode);
+        const auto value = static_cast<double>(nvfp4::decode_without_tensor_scale(code, scale.byte)) *
+                           static_cast<double>(tensor.decode);
+        worst = std::max(worst, std::fabs(value / static_cast<double>(block_amax) - 1));
+      }
+    }
+  }
+  EXPECT_LE(worst, 3.0 / 17 + 0x1p-20);
+  EXPECT_GT(worst, 3.0 / 17 - 0.01);
+}
+
 // The same in f32 beside the ties of the scale, where the error is largest. amax 2688 makes S_enc 1 and t =
 // amax_b / 6.
 TEST(Nvfp4Promise, HoldsBesideEveryTieOfTheScale) {
@@ -389,7 +422,7 @@ TEST(Nvfp4Promise, HoldsBesideEveryTieOfTheScale) {
   for (const oracle::Boundary& boundary : oracle::boundaries(oracle::Element::e4m3))
     for (std::uint32_t ulps = 0; ulps <= 8; ++ulps)
       maxima.push_back(f32_of(bits_of(static_cast<float>(6 * boundary.midpoint)) + ulps - 4));
-  const Worst worst = worst_error_of_maxima(maxima, 2688.0f, false, 1);
+  const Worst worst = worst_error_of_maxima(maxima, 2688.0f, Scaling::standard, 1);
   EXPECT_LE(worst.error, kPromise);
   EXPECT_GT(worst.blocks, 9 * 117);
 }

@@ -9,9 +9,9 @@
 namespace tetrad {
 namespace {
 
-QuantizedTensor with_amax(float amax, bool adaptive = false) {
+QuantizedTensor with_amax(float amax, Scaling scaling = Scaling::standard) {
   QuantizedTensor tensor;
-  tensor.spec.adaptive = adaptive;
+  tensor.spec.scaling = scaling;
   tensor.amax = amax;
   return tensor;
 }
@@ -20,7 +20,7 @@ TEST(GemmAlpha, IsTheProductOfTheAmaxesOverTheRanges) {
   const QuantizedTensor a = with_amax(3.7f);
   const QuantizedTensor b = with_amax(0.02f);
   EXPECT_EQ(gemm_alpha(a, b), 3.7f * 0.02f / (2688.0f * 2688.0f));
-  EXPECT_EQ(gemm_alpha(a, with_amax(0.02f, true)), 3.7f * 0.02f / (2688.0f * 1536.0f));
+  EXPECT_EQ(gemm_alpha(a, with_amax(0.02f, Scaling::search)), 3.7f * 0.02f / (2688.0f * 1536.0f));
   EXPECT_EQ(gemm_alpha(a, MatrixView{}), 3.7f / 2688.0f);
   EXPECT_EQ(gemm_alpha(MatrixView{}, MatrixView{}), 1.0f);
 }

@@ -63,6 +63,14 @@ LinearPrecision halves() {
   return precision;
 }
 
+/// The forward pass alone is quantized, and the backward pass multiplies by what it multiplied.
+LinearPrecision straight_through(LinearPrecision precision) {
+  for (const Operand operand : {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x})
+    precision[operand].reset();
+  precision.backward_source = Source::fprop;
+  return precision;
+}
+
 struct Case {
   std::string name;
   LinearPrecision precision;
@@ -82,6 +90,11 @@ std::vector<Case> cases() {
           {"stochastic", rounded_stochastically()},
           {"transformed", transformed()},
           {"backward_only", backward_only()},
+          {"straight_through", straight_through(nvfp4())},
+          {"straight_through_1d", straight_through(uniform(Format::nvfp4, {1, 16}, {1, 16}))},
+          {"straight_through_in_f32", straight_through(nvfp4()), DType::f32},
+          {"straight_through_fp8", straight_through(uniform(Format::fp8, {1, 128}, {128, 128}))},
+          {"straight_through_mxfp4", straight_through(uniform(Format::mxfp4, {1, 32}, {32, 32}))},
           {"halves", halves()}};
 }
 
@@ -155,7 +168,7 @@ TEST_P(StatelessLinear, GivesTheProductsOfItsDecodedOperands) {
   EXPECT_TRUE(is_product(p.dx, values.of(Operand::dgrad_dy, p.dy), weight(Operand::dgrad_w), kOut));
   EXPECT_TRUE(
       is_product(p.dw, values.of(Operand::wgrad_dy, p.dy), values.of(Operand::wgrad_x, p.x), kTokens));
-  EXPECT_EQ(p.saved.codes != nullptr, c().precision[Operand::wgrad_x].has_value());
+  EXPECT_EQ(p.saved.codes != nullptr, c().precision.saved_spec().has_value());
 }
 
 TEST_P(StatelessLinear, SavesTheSameWithoutTheProduct) {

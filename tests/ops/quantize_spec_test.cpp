@@ -45,17 +45,26 @@ TEST(QuantSpec, MessagesSayWhichTensorAndDimensionAndWhatToDo) {
   EXPECT_NE(message_of({.block = {16, 16}}, 20, 64).find("dimension 0 has 20"), std::string::npos);
   EXPECT_NE(message_of({.hadamard = 128}, 16, 64).find("Hadamard size 128"), std::string::npos);
   EXPECT_NE(message_of({.block = {1, 32}}, 16, 64).find("use 1x16 or 16x16"), std::string::npos);
-  EXPECT_NE(message_of({.format = Format::fp8, .block = {1, 128}, .adaptive = true}, 16, 64).find("adaptive"),
-            std::string::npos);
+  const auto scaled = [&](Format format, Scaling scaling) {
+    return message_of({.format = format, .block = default_block(format), .scaling = scaling}, 32, 128);
+  };
+  EXPECT_NE(scaled(Format::fp8, Scaling::four_six).find("use nearest"), std::string::npos);
+  EXPECT_NE(scaled(Format::nvfp4, Scaling::up).find("use nearest, 4/6, search"), std::string::npos);
+  EXPECT_NE(scaled(Format::mxfp4, Scaling::search).find("use floor, up"), std::string::npos);
+  EXPECT_EQ(scaled(Format::mxfp4, Scaling::up), "");
   EXPECT_NE(message_of({.rounding = Rounding::stochastic}, 1ll << 24, 1ll << 14).find("2^36"),
             std::string::npos);
 }
 
 TEST(QuantSpec, DescribesItselfInOneLine) {
-  EXPECT_EQ(
-      describe(
-          {.block = {16, 16}, .axis = 0, .rounding = Rounding::stochastic, .hadamard = 16, .adaptive = true}),
-      "nvfp4 16x16, axis 0, stochastic, hadamard 16, adaptive 4/6");
+  EXPECT_EQ(describe({.block = {16, 16},
+                      .axis = 0,
+                      .rounding = Rounding::stochastic,
+                      .hadamard = 16,
+                      .scaling = Scaling::four_six}),
+            "nvfp4 16x16, axis 0, stochastic, hadamard 16, scale 4/6");
+  EXPECT_EQ(describe({.format = Format::mxfp4, .block = {1, 32}, .scaling = Scaling::up}),
+            "mxfp4 1x32, nearest, scale up");
 }
 
 TEST(QuantStats, SqnrIsInfiniteWithoutNoiseAndMergingAddsUp) {

@@ -249,25 +249,31 @@ class Quantization {
   }
 
   void set_tensor_scale(double amax) {
-    const double range = 6.0 * (spec_.adaptive ? 256 : 448);
+    const double range = 6.0 * (chooses() ? 256 : 448);
     tensor_encode_ = amax == 0 ? 1 : std::min(f32(range / amax), kFloatMax);
     if (tensor_encode_ == 0) tensor_encode_ = 1;
     tensor_decode_ = f32(1 / tensor_encode_);
   }
 
-  /// NVFP4, with the ideal scale times `stretch` (1, or 1.5 for the candidate that maps the maximum to 4).
-  BlockScale nvfp4_candidate(double block_amax, double stretch) const {
+  bool chooses() const { return spec_.scaling == Scaling::four_six || spec_.scaling == Scaling::search; }
+
+  /// NVFP4: the byte that maps the block's maximum to 6, or to 4.
+  int nvfp4_byte(double block_amax, bool to_four) const {
     const double m = f32(tensor_encode_ * f32(1.0 / 6.0));
-    const double ideal = std::min(f32(f32(block_amax * m) * stretch), kFloatMax);
+    return encode_e4m3(std::min(f32(f32(block_amax * m) * (to_four ? 1.5 : 1.0)), kFloatMax));
+  }
+
+  BlockScale nvfp4_scale(int byte) const {
     BlockScale scale;
-    scale.byte = static_cast<std::uint8_t>(encode_e4m3(ideal));
+    scale.byte = static_cast<std::uint8_t>(byte);
     scale.decode = decode_e4m3(scale.byte);
     scale.tensor_decode = tensor_decode_;
     scale.encode = std::min(f32(1 / f32(scale.decode * tensor_decode_)), kFloatMax);
     return scale;
   }
 
-  /// What nearest rounding would lose with this scale: rows first, then over rows, unrounded values.
+  /// What nearest rounding would lose with this scale, in units of the tensor's: every operation in f32,
+  /// along each row, then over the rows.
   double squared_error(const Block& block, const BlockScale& scale) const {
     double total = 0;
     for (long row = block.row_begin; row < block.row_end; ++row) {
@@ -275,28 +281,50 @@ class Quantization {
       for (long col = block.col_begin; col < block.col_end; ++col) {
         const double x = at(row, col);
         const double element = element_.decode(element_.nearest(f32(x * scale.encode)));
-        const double error = element * scale.decode * scale.tensor_decode - x;
-        row_sum += error * error;
+        const double error = f32(f32(element * scale.decode) - f32(x * tensor_encode_));
+        row_sum = f32(row_sum + f32(error * error));
       }
-      total += row_sum;
+      total = f32(total + row_sum);
     }
     return total;
+  }
+
+  /// The first of the candidates with the least error.
+  BlockScale chosen_scale(const Block& block, double block_amax) const {
+    const int six = nvfp4_byte(block_amax, false);
+    const int four = nvfp4_byte(block_amax, true);
+    std::vector<int> bytes = {six, four};
+    if (spec_.scaling == Scaling::search)
+      for (const int centre : {six, four})
+        for (const int step : {-1, 1}) bytes.push_back(std::clamp(centre + step, 0, 126));
+    BlockScale best;
+    double least = std::numeric_limits<double>::infinity();
+    for (const int byte : bytes) {
+      const BlockScale scale = nvfp4_scale(byte);
+      const double error = squared_error(block, scale);
+      if (error >= least && &byte != &bytes.front()) continue;
+      best = scale;
+      least = error;
+    }
+    return best;
   }
 
   BlockScale scale_of(const Block& block, double block_amax) const {
     BlockScale scale;
     switch (spec_.format) {
       case Format::nvfp4: {
-        scale = nvfp4_candidate(block_amax, 1);
-        if (spec_.adaptive) {
-          const BlockScale four = nvfp4_candidate(block_amax, 1.5);
-          if (squared_error(block, four) < squared_error(block, scale)) scale = four;
-        }
+        scale = chooses() ? chosen_scale(block, block_amax) : nvfp4_scale(nvfp4_byte(block_amax, false));
         break;
       }
       case Format::mxfp4: {
-        const int exponent = block_amax == 0 ? -1000 : std::ilogb(block_amax);  // floor(log2 amax)
-        const int byte = std::max(exponent + 127 - 2, 0);
+        int byte = 0;
+        if (spec_.scaling ==
+            Scaling::up) {  // the least scale with which 6 reaches the maximum, as far as 2^125
+          while (byte < 252 && 6 * std::ldexp(1.0, byte - 127) < block_amax) ++byte;
+        } else {
+          const int exponent = block_amax == 0 ? -1000 : std::ilogb(block_amax);  // floor(log2 amax)
+          byte = std::max(exponent + 127 - 2, 0);
+        }
         scale.byte = static_cast<std::uint8_t>(byte);
         scale.encode = std::ldexp(1.0, 127 - byte);
         scale.decode = std::ldexp(1.0, byte - 127);
@@ -413,13 +441,15 @@ void require_defined(const std::vector<float>& x, long rows, long cols, const Sp
       require(rows % spec.block_rows == 0, "16x16 blocks need rows in multiples of 16");
       break;
     case Format::mxfp4:
-      require(is(1, 32), "MXFP4 blocks are 1x32");
+      require(is(1, 32) || is(32, 32), "MXFP4 blocks are 1x32 or 32x32");
       break;
     case Format::fp8:
       require(is(1, 128) || is(128, 128) || is(0, 0), "FP8 blocks are 1x128, 128x128 or whole");
       break;
   }
-  require(!spec.adaptive || spec.format == Format::nvfp4, "adaptive scaling is an option of NVFP4");
+  const bool of_nvfp4 = spec.scaling == Scaling::four_six || spec.scaling == Scaling::search;
+  require(!of_nvfp4 || spec.format == Format::nvfp4, "scales are chosen in NVFP4");
+  require(spec.scaling != Scaling::up || spec.format == Format::mxfp4, "scales are rounded up in MXFP4");
   if (spec.hadamard != 0) {
     require(spec.hadamard > 1 && is_power_of_two(spec.hadamard), "the transform's size is a power of two");
     require(cols % spec.hadamard == 0, "cols must be a multiple of the transform's size");

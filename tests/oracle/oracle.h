@@ -16,6 +16,7 @@ namespace tetrad::oracle {
 enum class Format { nvfp4, mxfp4, fp8 };
 enum class Rounding { nearest, stochastic, stochastic_hardware };
 enum class Element { e2m1, e4m3 };
+enum class Scaling { standard, four_six, search, up };
 
 struct Spec {
   Format format = Format::nvfp4;
@@ -24,7 +25,7 @@ struct Spec {
   Rounding rounding = Rounding::nearest;
   int hadamard = 0;  // size of the transform along cols, 0 = none
   bool signs = true;
-  bool adaptive = false;
+  Scaling scaling = Scaling::standard;
 };
 
 /// Where the random bytes of stochastic rounding come from.

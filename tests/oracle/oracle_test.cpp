@@ -277,9 +277,9 @@ TEST(OracleNvfp4, SquareBlocksShareOneScale) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(square.codes[i], other.codes[i % 48 * 32 + i / 48]);
 }
 
-TEST(OracleNvfp4, AdaptiveChoosesTheLowerError) {
+TEST(OracleNvfp4, FourSixChoosesTheLowerError) {
   Spec spec = nvfp4();
-  spec.adaptive = true;
+  spec.scaling = Scaling::four_six;
   // amax 1536: S_enc = 1. Four rows of a block each.
   auto x = padded({1536}, 16);
   const auto append = [&x](std::vector<float> block) {

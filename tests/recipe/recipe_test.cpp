@@ -16,7 +16,7 @@ namespace {
 
 bool same(const QuantSpec& a, const QuantSpec& b) {
   return a.format == b.format && a.block == b.block && a.axis == b.axis && a.rounding == b.rounding &&
-         a.hadamard == b.hadamard && a.signs == b.signs && a.adaptive == b.adaptive;
+         a.hadamard == b.hadamard && a.signs == b.signs && a.scaling == b.scaling;
 }
 
 constexpr std::int64_t kBlocks = 20;
@@ -69,10 +69,19 @@ TEST(RecipeTables, Mxfp4IsTheNvfp4RecipeWithItsOwnBlocksAndTransform) {
   for (QuantSpec& spec : expected) {
     spec.format = Format::mxfp4;
     spec.block = {1, 32};
+    spec.scaling = Scaling::up;
     if (spec.hadamard > 0) spec.hadamard = 32;
   }
   expect_table(middle(config_of("mxfp4")), expected);
   EXPECT_FALSE(middle(config_of("mxfp4")).weight_codes_shared()) << "1x32 blocks differ the other way round";
+}
+
+TEST(RecipeTables, TetradSearchesTheScalesOfTheForwardPassAndHasRowsOfWeights) {
+  Expected expected = nvfp4_table();
+  for (QuantSpec& spec : expected) spec.block = {1, 16};
+  expected[0].scaling = expected[1].scaling = Scaling::search;
+  expect_table(middle(config_of("tetrad")), expected);
+  EXPECT_FALSE(middle(config_of("tetrad")).weight_codes_shared());
 }
 
 TEST(RecipeTables, Fp8) {
@@ -170,29 +179,59 @@ TEST(RecipeSwitches, OneDimensionalWeights) {
   EXPECT_EQ(middle(config)[Operand::fprop_w]->block, (BlockShape{128, 128}));
 }
 
-TEST(RecipeSwitches, AdaptiveScalingIsForNvfp4Operands) {
+/// The scaling of each operand: s(tandard), 4 (4/6), (s)e(arch), u(p).
+std::string scalings(const PrecisionConfig& config) {
+  std::string result;
+  for (const auto& spec : middle(config).operands) result += "s4eu"[static_cast<std::size_t>(spec->scaling)];
+  return result;
+}
+
+TEST(RecipeSwitches, ScalesOfTheForwardAndOfTheBackwardPass) {
   PrecisionConfig config = config_of("nvfp4");
-  config.adaptive = true;
-  for (const auto& spec : middle(config).operands) EXPECT_TRUE(spec->adaptive);
+  EXPECT_EQ(scalings(config), "ssssss");
+  config.scale.forward = "4/6";
+  EXPECT_EQ(scalings(config), "44s4ss") << "dgrad reads the same square blocks of W as fprop";
   EXPECT_TRUE(middle(config).weight_codes_shared());
-  config.recipe = "mxfp4";
-  for (const auto& spec : middle(config).operands) EXPECT_FALSE(spec->adaptive);
+  config.weights_2d = false;
+  EXPECT_EQ(scalings(config), "44ssss");
+  config.scale = {.forward = {}, .backward = "search", .mxfp4 = {}};
+  EXPECT_EQ(scalings(config), "sseeee");
+  config.scale.forward = "nearest";
+  config.recipe = "tetrad";
+  EXPECT_EQ(scalings(config), "sseeee");
+}
+
+TEST(RecipeSwitches, ScalesOfMxfp4) {
+  PrecisionConfig config = config_of("mxfp4");
+  EXPECT_EQ(scalings(config), "uuuuuu");
+  config.scale.forward = config.scale.backward = "search";
+  EXPECT_EQ(scalings(config), "uuuuuu") << "those are for NVFP4";
+  config.scale.mxfp4 = "floor";
+  EXPECT_EQ(scalings(config), "ssssss");
+  config.recipe = "nvfp4";
+  EXPECT_EQ(scalings(config), "eeeeee");
+}
+
+TEST(RecipeSwitches, TwoDimensionalWeightsOfMxfp4) {
+  PrecisionConfig config = config_of("mxfp4");
+  config.weights_2d = true;
+  EXPECT_EQ(middle(config)[Operand::fprop_w]->block, (BlockShape{32, 32}));
+  EXPECT_TRUE(middle(config).weight_codes_shared());
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 TEST(RecipeOperands, OverridesChangeWhatTheySayAndNothingElse) {
   PrecisionConfig config = config_of("nvfp4");
-  config.operands["fprop.w"] = {
-      .format = {}, .block = "1x16", .rounding = {}, .hadamard = {}, .adaptive = {}};
+  config.operands["fprop.w"] = {.format = {}, .block = "1x16", .rounding = {}, .hadamard = {}, .scale = {}};
   config.operands["dgrad.dy"] = {
-      .format = {}, .block = {}, .rounding = "stochastic-hardware", .hadamard = {}, .adaptive = true};
-  config.operands["wgrad.x"] = {.format = {}, .block = {}, .rounding = {}, .hadamard = 32, .adaptive = {}};
+      .format = {}, .block = {}, .rounding = "stochastic-hardware", .hadamard = {}, .scale = "4/6"};
+  config.operands["wgrad.x"] = {.format = {}, .block = {}, .rounding = {}, .hadamard = 32, .scale = {}};
   config.operands["wgrad.dy"] = config.operands["wgrad.x"];
   Expected expected = nvfp4_table();
   expected[1].block = {1, 16};
   expected[2].rounding = Rounding::stochastic_hardware;
-  expected[2].adaptive = true;
+  expected[2].scaling = Scaling::four_six;
   expected[4].hadamard = expected[5].hadamard = 32;
   expect_table(middle(config), expected);
   EXPECT_FALSE(middle(config).weight_codes_shared());
@@ -200,14 +239,14 @@ TEST(RecipeOperands, OverridesChangeWhatTheySayAndNothingElse) {
 
 TEST(RecipeOperands, AnotherFormatBringsItsBlock) {
   PrecisionConfig config = config_of("nvfp4");
-  config.adaptive = true;
+  config.scale.forward = config.scale.backward = "4/6";
   config.operands["fprop.x"].format = "fp8";
   config.operands["dgrad.w"].format = "mxfp4";
   const LinearPrecision precision = middle(config);
   EXPECT_TRUE(
       same(*precision[Operand::fprop_x], QuantSpec{.format = Format::fp8, .block = {1, 128}, .axis = 1}));
-  EXPECT_TRUE(
-      same(*precision[Operand::dgrad_w], QuantSpec{.format = Format::mxfp4, .block = {1, 32}, .axis = 0}));
+  EXPECT_TRUE(same(*precision[Operand::dgrad_w],
+                   QuantSpec{.format = Format::mxfp4, .block = {1, 32}, .axis = 0, .scaling = Scaling::up}));
   EXPECT_FALSE(precision.weight_codes_shared());
 }
 
@@ -385,6 +424,23 @@ TEST(Schedule, GoesFromHighToLowAsWell) {
   EXPECT_EQ(formats(config, 0.1), "nvfp4/nvfp4");
 }
 
+TEST(Schedule, ABackwardPassInBf16ReadsWhatTheForwardPassMultiplied) {
+  PrecisionConfig config = config_of("nvfp4");
+  EXPECT_FALSE(middle(config).dgrad_reads_fprop() || middle(config).wgrad_reads_fprop());
+  config.schedule = {{.at = 0.5, .forward = {}, .backward = "bf16"},
+                     {.at = 0.8, .forward = "bf16", .backward = {}}};
+  const LinearPrecision later = middle(config, 0.5);
+  EXPECT_TRUE(later.dgrad_reads_fprop() && later.wgrad_reads_fprop() && later.weight_form_shared());
+  EXPECT_EQ(later.saved_operand(), Operand::fprop_x);
+  EXPECT_EQ(
+      describe(later, "bf16"),
+      "fprop x nvfp4 1x16, nearest · w nvfp4 16x16, nearest | dgrad dy bf16 · w of fprop | wgrad dy bf16 "
+      "· x of fprop");
+  const LinearPrecision last = middle(config, 0.8);
+  EXPECT_FALSE(last.dgrad_reads_fprop() || last.wgrad_reads_fprop()) << "nothing was quantized";
+  EXPECT_FALSE(last.saved_spec().has_value());
+}
+
 TEST(Schedule, KeepsEachRecipesOwnHighPrecisionBlocks) {
   PrecisionConfig config = config_of("fp8");
   config.schedule = {{.at = 0.5, .forward = "nvfp4", .backward = "nvfp4"}};
@@ -435,9 +491,17 @@ TEST(RecipeErrors, QuantizersThatDoNotExistAreRefusedBeforeTheyAreUsed) {
   expect_error(
       [](C c) {
         c.recipe = "mxfp4";
-        c.operands["fprop.x"].adaptive = true;
+        c.operands["fprop.x"].scale = "search";
       },
-      {"fprop.x", "adaptive"});
+      {"fprop.x.scale", "search", "floor, up"});
+  expect_error([](C c) { c.scale.forward = "up"; }, {"scale.forward", "up", "4/6"});
+  expect_error([](C c) { c.scale.mxfp4 = "nearest"; }, {"scale.mxfp4", "nearest", "floor"});
+  expect_error(
+      [](C c) {
+        c.rht.gemms = {"fprop"};
+        c.schedule = {{.at = 0.5, .forward = {}, .backward = "bf16"}};
+      },
+      {"fprop", "rht", "backward"});
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

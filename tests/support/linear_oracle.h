@@ -39,6 +39,8 @@ struct OperandValues {
 
   /// Of an activation or a gradient.
   Values of(Operand operand, const TestMatrix& x) const {
+    if (operand == Operand::wgrad_x && precision.wgrad_reads_fprop())
+      return transposed(of(Operand::fprop_x, x), x.view().rows, x.view().cols);
     const bool along_tokens = operand == Operand::wgrad_dy || operand == Operand::wgrad_x;
     if (precision[operand]) return quantized(operand, *precision[operand], x.view(), key.microbatch);
     return along_tokens ? transposed(x.values(), x.view().rows, x.view().cols) : x.values();
@@ -46,7 +48,7 @@ struct OperandValues {
 
   /// Of an f32 weight, [out, in] for fprop and [in, out] for dgrad.
   Values of_weight(Operand operand, const MatrixView& weight, DType storage) const {
-    if (operand == Operand::dgrad_w && precision.weight_codes_shared())
+    if (operand == Operand::dgrad_w && (precision.weight_codes_shared() || precision.dgrad_reads_fprop()))
       return transposed(of_weight(Operand::fprop_w, weight, storage), weight.rows, weight.cols);
     if (precision[operand]) return quantized(operand, *precision[operand], weight, 0);
     const auto* data = static_cast<const float*>(weight.data);

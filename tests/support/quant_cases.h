@@ -20,10 +20,13 @@ struct QuantCase {
 // NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
 inline void PrintTo(const QuantCase& quantizer, std::ostream* out) { *out << quantizer.name; }
 
-/// Formats, block shapes, roundings, transforms and adaptive scaling, alone and together.
+/// Formats, block shapes, roundings, transforms and scalings, alone and together.
 inline std::vector<QuantCase> quant_cases() {
-  constexpr BlockShape k1x16{1, 16}, k16x16{16, 16}, k1x32{1, 32}, k1x128{1, 128}, k128x128{128, 128};
+  constexpr BlockShape k1x16{1, 16}, k16x16{16, 16}, k1x32{1, 32}, k32x32{32, 32}, k1x128{1, 128},
+      k128x128{128, 128};
   constexpr auto kSr = Rounding::stochastic;
+  constexpr auto kFourSix = Scaling::four_six;
+  constexpr auto kSearch = Scaling::search;
   return {
       {"nvfp4", {.block = k1x16}},
       {"nvfp4_2d", {.block = k16x16}},
@@ -40,13 +43,22 @@ inline std::vector<QuantCase> quant_cases() {
       {"nvfp4_rht64", {.block = k1x16, .hadamard = 64}},
       {"nvfp4_rht128_sr", {.block = k1x16, .rounding = kSr, .hadamard = 128}},
       {"nvfp4_2d_rht16", {.block = k16x16, .hadamard = 16}},
-      {"nvfp4_adaptive", {.block = k1x16, .adaptive = true}},
-      {"nvfp4_2d_adaptive", {.block = k16x16, .adaptive = true}},
-      {"nvfp4_rht16_sr_adaptive", {.block = k1x16, .rounding = kSr, .hadamard = 16, .adaptive = true}},
-      {"nvfp4_2d_rht32_sr_adaptive", {.block = k16x16, .rounding = kSr, .hadamard = 32, .adaptive = true}},
+      {"nvfp4_4_6", {.block = k1x16, .scaling = kFourSix}},
+      {"nvfp4_2d_4_6", {.block = k16x16, .scaling = kFourSix}},
+      {"nvfp4_rht16_sr_4_6", {.block = k1x16, .rounding = kSr, .hadamard = 16, .scaling = kFourSix}},
+      {"nvfp4_2d_rht32_sr_4_6", {.block = k16x16, .rounding = kSr, .hadamard = 32, .scaling = kFourSix}},
+      {"nvfp4_search", {.block = k1x16, .scaling = kSearch}},
+      {"nvfp4_2d_search", {.block = k16x16, .scaling = kSearch}},
+      {"nvfp4_rht16_search", {.block = k1x16, .hadamard = 16, .scaling = kSearch}},
+      {"nvfp4_rht64_sr_search", {.block = k1x16, .rounding = kSr, .hadamard = 64, .scaling = kSearch}},
       {"mxfp4", {.format = Format::mxfp4, .block = k1x32}},
       {"mxfp4_sr", {.format = Format::mxfp4, .block = k1x32, .rounding = kSr}},
       {"mxfp4_rht32_sr", {.format = Format::mxfp4, .block = k1x32, .rounding = kSr, .hadamard = 32}},
+      {"mxfp4_up", {.format = Format::mxfp4, .block = k1x32, .scaling = Scaling::up}},
+      {"mxfp4_2d", {.format = Format::mxfp4, .block = k32x32}},
+      {"mxfp4_2d_sr_up", {.format = Format::mxfp4, .block = k32x32, .rounding = kSr, .scaling = Scaling::up}},
+      {"mxfp4_rht32_sr_up",
+       {.format = Format::mxfp4, .block = k1x32, .rounding = kSr, .hadamard = 32, .scaling = Scaling::up}},
       {"mxfp4_rht16", {.format = Format::mxfp4, .block = k1x32, .hadamard = 16}},
       {"fp8", {.format = Format::fp8, .block = k1x128}},
       {"fp8_sr", {.format = Format::fp8, .block = k1x128, .rounding = kSr}},
@@ -58,13 +70,9 @@ inline std::vector<QuantCase> quant_cases() {
 }
 
 inline oracle::Spec to_oracle(const QuantSpec& spec) {
-  return {static_cast<oracle::Format>(spec.format),
-          spec.block.rows,
-          spec.block.cols,
-          static_cast<oracle::Rounding>(spec.rounding),
-          spec.hadamard,
-          spec.signs == kFixedSigns,
-          spec.adaptive};
+  return {static_cast<oracle::Format>(spec.format),     spec.block.rows, spec.block.cols,
+          static_cast<oracle::Rounding>(spec.rounding), spec.hadamard,   spec.signs == kFixedSigns,
+          static_cast<oracle::Scaling>(spec.scaling)};
 }
 
 inline oracle::Random to_oracle(const RandomStream& random) {

@@ -71,11 +71,13 @@ inline QuantizedTensor transposed(const QuantizedTensor& tensor) {
   }
   transpose_packed(tensor.codes.as<std::uint8_t>(), tensor.rows, tensor.cols,
                    result.codes.as<std::uint8_t>());
+  result.scales = Buffer(static_cast<std::size_t>(result.scale_rows() * result.scale_cols()));
   const auto* in = tensor.scales.as<std::uint8_t>();
   auto* out = result.scales.as<std::uint8_t>();
-  for (std::int64_t row = 0; row < result.rows; ++row)  // each scale stands in the 16 rows of its square
+  const std::int64_t side = spec.block.cols;
+  for (std::int64_t row = 0; row < result.rows; ++row)  // each scale stands in all rows of its square
     for (std::int64_t block = 0; block < result.scale_cols(); ++block)
-      out[row * result.scale_cols() + block] = in[block * 16 * tensor.scale_cols() + row / 16];
+      out[row * result.scale_cols() + block] = in[block * side * tensor.scale_cols() + row / side];
   return result;
 }
 

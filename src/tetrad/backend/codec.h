@@ -22,6 +22,8 @@ struct ScaleOfBlock {
 };
 
 struct Nvfp4Codec {
+  nvfp4::TensorScale tensor;
+
   using Element = E2m1;
   using Stored = std::uint8_t;
   using Word = std::uint32_t;
@@ -29,17 +31,25 @@ struct Nvfp4Codec {
   static constexpr int kBlock = nvfp4::kBlock;
   static constexpr Stored kPoison = 0;  // the tensor's amax carries the NaN
 
-  nvfp4::TensorScale tensor;
-
-  TETRAD_HD ScaleOfBlock<Word> scale(float amax, float stretch) const {
-    const nvfp4::BlockScale s = nvfp4::block_scale(amax, tensor, stretch);
-    return {s.byte, s.encode, decode_scale(s.byte)};
+  TETRAD_HD ScaleOfBlock<Word> scale(float amax) const {
+    return with_value(nvfp4::block_scale(amax, tensor));
+  }
+  /// The scale that was chosen for a block.
+  TETRAD_HD ScaleOfBlock<Word> scale_of_byte(Word byte) const {
+    return with_value(nvfp4::scale_of_byte(byte, tensor));
   }
   TETRAD_HD static constexpr float decode_scale(Word stored) { return E4m3::decode(stored); }
   TETRAD_HD float tensor_decode() const { return tensor.decode; }
+
+ private:
+  TETRAD_HD static ScaleOfBlock<Word> with_value(const nvfp4::BlockScale& s) {
+    return {s.byte, s.encode, decode_scale(s.byte)};
+  }
 };
 
 struct Mxfp4Codec {
+  Scaling scaling = Scaling::standard;
+
   using Element = E2m1;
   using Stored = std::uint8_t;
   using Word = std::uint32_t;
@@ -47,8 +57,8 @@ struct Mxfp4Codec {
   static constexpr int kBlock = mxfp4::kBlock;
   static constexpr Stored kPoison = E8m0::kNan;
 
-  TETRAD_HD static ScaleOfBlock<Word> scale(float amax, float /*stretch*/) {
-    const mxfp4::BlockScale s = mxfp4::block_scale(amax);
+  TETRAD_HD ScaleOfBlock<Word> scale(float amax) const {
+    const mxfp4::BlockScale s = mxfp4::block_scale(amax, scaling);
     return {s.byte, s.encode, decode_scale(s.byte)};
   }
   TETRAD_HD static constexpr float decode_scale(Word stored) { return E8m0::decode(stored); }
@@ -63,7 +73,7 @@ struct Fp8Codec {
   static constexpr int kBlock = fp8::kBlock;
   static constexpr Stored kPoison = std::numeric_limits<float>::quiet_NaN();
 
-  TETRAD_HD static ScaleOfBlock<Word> scale(float amax, float /*stretch*/) {
+  TETRAD_HD static ScaleOfBlock<Word> scale(float amax) {
     const fp8::BlockScale s = fp8::block_scale(amax);
     return {s.decode, s.encode, s.decode};
   }
@@ -73,12 +83,12 @@ struct Fp8Codec {
 
 /// Calls body with the codec of a tensor; `amax` is the tensor's.
 template <typename Body>
-decltype(auto) with_codec(Format format, float amax, bool adaptive, const Body& body) {
+decltype(auto) with_codec(Format format, float amax, Scaling scaling, const Body& body) {
   switch (format) {
     case Format::nvfp4:
-      return body(Nvfp4Codec{nvfp4::tensor_scale(amax, adaptive)});
+      return body(Nvfp4Codec{nvfp4::tensor_scale(amax, scaling)});
     case Format::mxfp4:
-      return body(Mxfp4Codec{});
+      return body(Mxfp4Codec{scaling});
     case Format::fp8:
       break;
   }

@@ -70,6 +70,8 @@ QuantSpec quant_spec(const tetrad_quantizer* quantizer, const char* name) {
                known.format);
   TETRAD_CHECK(known.rounding >= TETRAD_NEAREST && known.rounding <= TETRAD_STOCHASTIC_HARDWARE,
                "{}: there is no rounding {}", name, known.rounding);
+  TETRAD_CHECK(known.scale >= TETRAD_SCALE_STANDARD && known.scale <= TETRAD_SCALE_UP,
+               "{}: there is no scale {}", name, known.scale);
   TETRAD_CHECK(known.signs <= 0xFFFFu, "{}: signs are 16 bits, not {:#x}", name, known.signs);
   return {.format = static_cast<Format>(known.format - TETRAD_NVFP4),
           .block = {known.block_rows, known.block_cols},
@@ -77,7 +79,7 @@ QuantSpec quant_spec(const tetrad_quantizer* quantizer, const char* name) {
           .rounding = static_cast<Rounding>(known.rounding),
           .hadamard = known.hadamard,
           .signs = known.signs,
-          .adaptive = known.adaptive != 0};
+          .scaling = static_cast<Scaling>(known.scale)};
 }
 
 }  // namespace tetrad::c

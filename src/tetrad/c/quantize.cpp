@@ -96,7 +96,7 @@ tetrad_status tetrad_quantizer_init(tetrad_quantizer* quantizer, size_t struct_s
                      .rounding = static_cast<std::int32_t>(rounded),
                      .hadamard = 0,
                      .signs = kFixedSigns,
-                     .adaptive = 0},
+                     .scale = TETRAD_SCALE_STANDARD},
                     out, "quantizer");
   });
 }

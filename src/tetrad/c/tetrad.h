@@ -98,6 +98,9 @@ typedef struct tetrad_matrix {
 
 enum { TETRAD_NVFP4 = 1, TETRAD_MXFP4 = 2, TETRAD_FP8 = 3 };
 enum { TETRAD_NEAREST = 0, TETRAD_STOCHASTIC = 1, TETRAD_STOCHASTIC_HARDWARE = 2 };
+/* How block scales are found: the format's own way (NVFP4 to nearest, MXFP4 rounded down); for NVFP4 the
+ * better of two (4/6) or the best of six (search); for MXFP4 rounded up, so that nothing saturates. */
+enum { TETRAD_SCALE_STANDARD = 0, TETRAD_SCALE_4_6 = 1, TETRAD_SCALE_SEARCH = 2, TETRAD_SCALE_UP = 3 };
 #define TETRAD_FIXED_SIGNS 0xD7E8u
 
 /* How a matrix is quantized. docs/numerics.md defines each to the bit. */
@@ -110,12 +113,12 @@ typedef struct tetrad_quantizer {
   int32_t rounding;
   int32_t hadamard; /* size of the transform along the blocks; 0: none */
   uint32_t signs;   /* of the transform: bit i set means -1, repeated every 16 */
-  int32_t adaptive; /* 4/6 block scaling (NVFP4) */
+  int32_t scale;    /* TETRAD_SCALE_…; MXFP4 recipes have TETRAD_SCALE_UP */
 } tetrad_quantizer;
 
-/* By name: format "nvfp4", "mxfp4", "fp8"; block "1x16", "16x16", "1x32", "1x128", "128x128", "tensor", or
- * NULL for the format's usual one; rounding "nearest", "stochastic", "stochastic-hardware", or NULL for
- * nearest. Blocks run along axis 1, without transform. `struct_size` is sizeof(tetrad_quantizer). */
+/* By name: format "nvfp4", "mxfp4", "fp8"; block "1x16", "16x16", "1x32", "32x32", "1x128", "128x128",
+ * "tensor", or NULL for the format's usual one; rounding "nearest", "stochastic", "stochastic-hardware", or
+ * NULL for nearest. Blocks run along axis 1, without transform. `struct_size` is sizeof(tetrad_quantizer). */
 TETRAD_API tetrad_status tetrad_quantizer_init(tetrad_quantizer* quantizer, size_t struct_size,
                                                const char* format, const char* block, const char* rounding);
 
@@ -206,7 +209,7 @@ enum {
   TETRAD_OPERANDS = 6
 };
 
-/* "bf16", "fp8", "mxfp4" or "nvfp4": docs/recipes.md has their tables. */
+/* "bf16", "fp8", "mxfp4", "nvfp4" or "tetrad": docs/recipes.md has their tables. */
 TETRAD_API tetrad_status tetrad_precision_from_recipe(const char* recipe, tetrad_precision** out);
 /* TETRAD_OPERANDS quantizers; NULL: not quantized. The axis of each follows from its place here. */
 TETRAD_API tetrad_status tetrad_precision_from_operands(const tetrad_quantizer* const* operands,

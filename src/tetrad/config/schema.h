@@ -12,6 +12,7 @@
 namespace tetrad::config {
 
 inline std::vector<std::string_view> recipe_names() { return {kRecipeNames.begin(), kRecipeNames.end()}; }
+inline std::vector<std::string_view> format_names() { return {kFormatNames.begin(), kFormatNames.end()}; }
 inline std::vector<std::string_view> operand_names() { return {kOperandNames.begin(), kOperandNames.end()}; }
 
 template <class V>
@@ -93,13 +94,26 @@ void describe(V& v, RhtConfig& c) {
 
 template <class V>
 void describe(V& v, OperandConfig& c) {
-  v.field("format", c.format, "of this operand", one_of(recipe_names()));
+  v.field("format", c.format, "of this operand", one_of(format_names()));
   v.field("block", c.block, "elements that share a scale",
-          one_of({"1x16", "16x16", "1x32", "1x128", "128x128", "tensor"}));
+          one_of({"1x16", "16x16", "1x32", "32x32", "1x128", "128x128", "tensor"}));
   v.field("rounding", c.rounding, "of this operand",
           one_of({"nearest", "stochastic", "stochastic-hardware"}));
   v.field("hadamard", c.hadamard, "size of the transform; 0: none", between(0, 128));
-  v.field("adaptive", c.adaptive, "4/6 block scaling");
+  v.field("scale", c.scale, "how block scales are found: nearest, 4/6, search (nvfp4); up, floor (mxfp4)",
+          one_of({"nearest", "4/6", "search", "up", "floor"}));
+}
+
+template <class V>
+void describe(V& v, ScaleConfig& c) {
+  v.field("forward", c.forward,
+          "of NVFP4 operands of fprop, and of square weight blocks: nearest, 4/6 or search; auto: as the "
+          "recipe says",
+          one_of({"nearest", "4/6", "search"}));
+  v.field("backward", c.backward,
+          "of the other NVFP4 operands of dgrad and wgrad: nearest, 4/6 or search; auto: as the recipe says",
+          one_of({"nearest", "4/6", "search"}));
+  v.field("mxfp4", c.mxfp4, "of MXFP4 operands: up or floor; auto: up", one_of({"up", "floor"}));
 }
 
 template <class V>
@@ -119,8 +133,8 @@ void describe(V& v, PrecisionConfig& c) {
   v.field("sr", c.sr, "stochastic rounding on any of gradients, activations, weights, or none",
           one_of({"gradients", "activations", "weights"}));
   v.field("sr_hardware", c.sr_hardware, "stochastic rounding with the bias of Blackwell's software");
-  v.field("weights_2d", c.weights_2d, "16x16 blocks for weights");
-  v.field("adaptive", c.adaptive, "4/6 block scaling on every NVFP4 operand");
+  v.field("weights_2d", c.weights_2d, "square blocks for weights: 16x16, 32x32 (mxfp4) or 128x128 (fp8)");
+  v.field("scale", c.scale, "how block scales are found");
   v.field("operands", c.operands,
           "single operands of single products: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy, wgrad.x",
           one_of(operand_names()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/config/shorthand.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -77,6 +78,70 @@ void expand_model(Node& root) {
   *model = std::move(expanded);
 }
 
+/// A rule for block scales as the one entry, or the two, that it is about.
+void expand_scale(Node* scale) {
+  if (scale == nullptr || !scale->is(Node::Kind::scalar)) return;
+  Node map = Node::map();
+  map.origin = scale->origin;
+  if (scale->text == "up" || scale->text == "floor") {
+    map.add("mxfp4", std::move(*scale));
+  } else {
+    map.add("forward", *scale);
+    map.add("backward", std::move(*scale));
+  }
+  *scale = std::move(map);
+}
+
+Node word(std::string_view text, const Node& origin) {
+  Node node = Node::scalar(std::string(text));
+  node.origin = origin.origin;
+  return node;
+}
+
+bool mentions(const Node& node, std::string_view text) {
+  return node.is_word(text) ||
+         std::ranges::any_of(node.children, [&](const Node& child) { return mentions(child, text); });
+}
+
+/// `adaptive`, which 0.1.0 had in the place of `scale`; the scales of MXFP4 were rounded down then. Something
+/// else than true or false stays, and is refused by name.
+void rename_adaptive(Node& precision) {
+  const Node* adaptive = precision.find("adaptive");
+  if (adaptive == nullptr || !(adaptive->is_word("true") || adaptive->is_word("false"))) return;
+  Node scale = Node::map();
+  scale.origin = adaptive->origin;
+  if (adaptive->is_word("true"))
+    for (const char* pass : {"forward", "backward"}) scale.add(pass, word("4/6", *adaptive));
+  if (mentions(precision, "mxfp4")) scale.add("mxfp4", word("floor", *adaptive));
+  if (Node* said = precision.find("scale")) merge(scale, std::move(*said));
+  Node rest = Node::map();
+  rest.origin = precision.origin;
+  rest.replaces = precision.replaces;
+  for (std::size_t i = 0; i < precision.children.size(); ++i)
+    if (precision.names[i] != "adaptive" && precision.names[i] != "scale")
+      rest.add(precision.names[i], std::move(precision.children[i]));
+  rest.add("scale", std::move(scale));
+  precision = std::move(rest);
+}
+
+/// The same for an operand, where it may be unsaid, and says nothing about other formats than NVFP4.
+void rename_adaptive_of_operand(Node& operand) {
+  const Node* adaptive = operand.is(Node::Kind::map) ? operand.find("adaptive") : nullptr;
+  if (adaptive == nullptr) return;
+  const bool is_true = adaptive->is_word("true");
+  if (!is_true && !adaptive->is_word("false") && !adaptive->is_word("auto")) return;
+  const Node* format = operand.find("format");
+  const bool is_nvfp4 = format == nullptr || format->is_word("nvfp4") || format->is_word("auto");
+  Node rest = Node::map();
+  rest.origin = operand.origin;
+  rest.replaces = operand.replaces;
+  if (is_true || (adaptive->is_word("false") && is_nvfp4))
+    rest.add("scale", word(is_true ? "4/6" : "nearest", *adaptive));
+  for (std::size_t i = 0; i < operand.children.size(); ++i)
+    if (operand.names[i] != "adaptive") rest.add(operand.names[i], std::move(operand.children[i]));
+  operand = std::move(rest);
+}
+
 /// {fprop: {x: …}} to {fprop.x: …}.
 void flatten_operands(Node& operands) {
   Node flat = Node::map();
@@ -93,7 +158,10 @@ void flatten_operands(Node& operands) {
     } else {
       entry.add(name, std::move(child));
     }
-    for (Node& operand : entry.children) wrap(&operand, "format");
+    for (Node& operand : entry.children) {
+      wrap(&operand, "format");
+      rename_adaptive_of_operand(operand);
+    }
     merge(flat, std::move(entry));
   }
   operands = std::move(flat);
@@ -104,6 +172,8 @@ void expand_precision(Node& root) {
   Node* precision = find_map(&root, "precision");
   if (precision == nullptr) return;
   wrap(precision->find("rht"), "gemms", true);
+  expand_scale(precision->find("scale"));
+  rename_adaptive(*precision);
   if (Node* operands = find_map(precision, "operands")) flatten_operands(*operands);
   Node* high = precision->find("high_precision");
   if (high != nullptr && high->is_word("none")) {

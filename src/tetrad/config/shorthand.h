@@ -5,6 +5,9 @@
 //
 //   model: NAME | path/config.json        {preset: …}, then the whole model it stands for
 //   precision: nvfp4                      {recipe: nvfp4}
+//   precision.scale: search               {forward: search, backward: search}; up, floor: {mxfp4: …}
+//   precision.adaptive: true              scale: {forward: 4/6, backward: 4/6}, as 0.1.0 had it;
+//                                         beside MXFP4 also mxfp4: floor
 //   precision.high_precision: none        {first: 0, last: 0, match: [], fp8: []}
 //   precision.rht: none | wgrad | […]     {gemms: …}
 //   precision.operands: {fprop: {x: fp8}} {fprop.x: {format: fp8}}

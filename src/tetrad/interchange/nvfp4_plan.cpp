@@ -30,7 +30,8 @@ void check_servable(const std::string& layer, const LinearPrecision& precision) 
 }
 
 void note_only_in_training(const QuantSpec& input, std::set<std::string>& what) {
-  if (input.adaptive) what.insert("4/6 block scaling");
+  if (input.scaling == Scaling::four_six) what.insert("4/6 block scaling");
+  if (input.scaling == Scaling::search) what.insert("scale search");
   if (input.rounding != Rounding::nearest) what.insert("stochastic rounding");
   if (input.block != BlockShape{1, nvfp4::kBlock})
     what.insert(fmt::format("blocks of {}x{}", input.block.rows, input.block.cols));
@@ -75,10 +76,10 @@ std::span<const std::byte> Nvfp4Weight::scale_rows(std::int64_t first, std::int6
                                    static_cast<std::size_t>(count * bytes));
 }
 
-Nvfp4Scale nvfp4_scale(float amax, bool adaptive) {
+Nvfp4Scale nvfp4_scale(float amax, Scaling scaling) {
   if (amax == 0) return {};
-  const float encode = nvfp4::tensor_scale(amax, adaptive).encode;
-  return {encode, nvfp4::alpha_amax(amax, adaptive) / nvfp4::tensor_range(adaptive)};
+  const float encode = nvfp4::tensor_scale(amax, scaling).encode;
+  return {encode, nvfp4::alpha_amax(amax, scaling) / nvfp4::tensor_range(scaling)};
 }
 
 Nvfp4Weight quantize_weight(Backend& cpu, const MappedParameter& parameter, const QuantSpec& spec,
@@ -95,7 +96,7 @@ Nvfp4Weight quantize_weight(Backend& cpu, const MappedParameter& parameter, cons
   };
   weight.codes = copy(quantized.codes);
   weight.scales = copy(quantized.scales);
-  weight.scale = nvfp4_scale(quantized.amax, spec.adaptive);
+  weight.scale = nvfp4_scale(quantized.amax, spec.scaling);
   constexpr std::size_t kCodeBytes = nvfp4::kBlock / 2;
   for (std::size_t block = 0; block < weight.scales.size(); ++block) {
     const auto byte = std::to_integer<std::uint8_t>(weight.scales[block]);

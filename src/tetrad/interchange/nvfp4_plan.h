@@ -43,7 +43,7 @@ struct Nvfp4Scale {
   float encode = 1;  //!< what values were multiplied by: 2688 / amax
   float decode = 1;  //!< amax / 2688
 };
-Nvfp4Scale nvfp4_scale(float amax, bool adaptive = false);
+Nvfp4Scale nvfp4_scale(float amax, Scaling scaling = Scaling::standard);
 
 /// A weight [rows, cols] as files have it. No scale byte is NaN or zero: where a block's scale underflowed to
 /// zero, it is the smallest there is, and the codes are zero.

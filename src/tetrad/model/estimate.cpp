@@ -105,14 +105,14 @@ class ActivationMemory {
                   bool writes_input) {
     const auto spec = [&](Operand operand) -> const std::optional<QuantSpec>& { return precision[operand]; };
     const auto raise = [](double& bytes, double needed) { bytes = std::max(bytes, needed); };
-    const double codes = quantized(spec(Operand::wgrad_x), Form::packed, linear.in, tokens_);
+    const double codes = quantized(precision.saved_spec(), Form::packed, linear.in, tokens_);
     if (keep == Keep::nothing)
       raise(packed_inputs_[static_cast<std::size_t>(place)], codes);
     else
       kept_ += codes;
     if (writes_input)
       save(place == Place::first ? Scratch::first_input : Scratch::second_input, linear.in,
-           keep == Keep::all && !spec(Operand::wgrad_x));
+           keep == Keep::all && !precision.saved_spec());
     raise(operands_[0], quantized(spec(Operand::fprop_x), Form::operand, tokens_, linear.in));
     raise(operands_[0], quantized(spec(Operand::dgrad_dy), Form::operand, tokens_, linear.out));
     raise(operands_[1], quantized(spec(Operand::wgrad_dy), Form::operand, linear.out, tokens_));
@@ -123,12 +123,14 @@ class ActivationMemory {
     };
     OperandShape weight = operand(Operand::fprop_w, linear.in, linear.out);
     weight.transposed = true;
-    if (!precision.weight_codes_shared()) weight = operand(Operand::dgrad_w, linear.in, linear.out);
+    if (!precision.weight_codes_shared() && !precision.dgrad_reads_fprop())
+      weight = operand(Operand::dgrad_w, linear.in, linear.out);
+    OperandShape input = operand(precision.saved_operand(), linear.in, tokens_, Form::packed);
+    input.transposed = precision.wgrad_reads_fprop();
     operations_->product(operand(Operand::fprop_x, tokens_, linear.in),
                          operand(Operand::fprop_w, linear.out, linear.in), case_.storage);
     operations_->product(operand(Operand::dgrad_dy, tokens_, linear.out), weight, case_.storage);
-    operations_->product(operand(Operand::wgrad_dy, linear.out, tokens_),
-                         operand(Operand::wgrad_x, linear.in, tokens_, Form::packed), DType::f32);
+    operations_->product(operand(Operand::wgrad_dy, linear.out, tokens_), input, DType::f32);
   }
 
   const ModelConfig& config_;

@@ -18,7 +18,7 @@ Linear::Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::strin
       keep_(keep) {}
 
 MutableMatrixView Linear::input(const Pass& pass, std::int64_t tokens) {
-  const bool keeps = keep_ == Keep::all && !precision(pass)[Operand::wgrad_x];
+  const bool keeps = keep_ == Keep::all && !precision(pass).saved_spec();
   if (pass.training && !keeps) input_ = {};  // from before the recipe's schedule changed
   if (pass.training && keeps && input_.rows() != tokens)
     input_ = backend_.make_tensor(storage_, tokens, in_features());
@@ -68,7 +68,7 @@ void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y
   const LinearPrecision& precision = this->precision(pass);
   LinearStats stats;
   const LinearCall call = make_call(pass, precision, stats);
-  const bool is_quantized = precision[Operand::wgrad_x].has_value();
+  const bool is_quantized = precision.saved_spec().has_value();
   // Codes that would not be kept are made when they are needed, unless statistics are wanted now.
   const bool saves =
       pass.training && (!is_quantized || keep_ != Keep::nothing || pass.again || pass.telemetry);
@@ -82,7 +82,7 @@ void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y
 }
 
 bool Linear::wants_input(const Pass& pass) const {
-  return keep_ == Keep::nothing || (keep_ == Keep::products && !precision(pass)[Operand::wgrad_x]);
+  return keep_ == Keep::nothing || (keep_ == Keep::products && !precision(pass).saved_spec());
 }
 
 void Linear::restore(Pass& pass, const MatrixView& x, const AmaxReport* amax) {

@@ -20,6 +20,10 @@ TETRAD_HD constexpr float exp2_of(int exponent) {
                           : std::bit_cast<float>(std::uint32_t{1} << (exponent + 149));
 }
 
+TETRAD_HD constexpr float magnitude_of(float x) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu);
+}
+
 /// How stochastic rounding turns a random byte r into the threshold u that is added to the fraction.
 enum class StochasticBias : std::uint32_t {
   hardware = 0,  //!< u = r/256: what software paths for Blackwell do; mean bias -1/512 of a step.
@@ -62,6 +66,14 @@ struct Minifloat {
     const std::uint32_t magic = exponent + (static_cast<std::uint32_t>(kDroppedBits) << 23);
     const std::uint32_t steps = std::bit_cast<std::uint32_t>(a + std::bit_cast<float>(magic)) - magic;
     return with_sign(steps + binade(exponent), x);
+  }
+
+  /// |decode(encode(x))|, without the code in between.
+  TETRAD_HD static constexpr float rounded_magnitude(float x) {
+    const float a = saturated_magnitude(x);
+    const auto magic =
+        std::bit_cast<float>(clamped_exponent(a) + (static_cast<std::uint32_t>(kDroppedBits) << 23));
+    return (a + magic) - magic;
   }
 
   /// Stochastic rounding as a pure function of the value and one random byte, saturating at +-kMax. With lo

@@ -67,6 +67,13 @@ LinearSaved saved_of(const Wanted& wanted, const MatrixView& x) {
   return wanted.spec ? LinearSaved{x, wanted.out} : LinearSaved{x, nullptr};
 }
 
+/// x^T [in, tokens].
+GemmOperand wgrad_input(const LinearCall& call, const LinearSaved& saved) {
+  if (saved.codes == nullptr) return GemmOperand(saved.x).transposed();
+  const GemmOperand codes(*saved.codes);
+  return call.precision.wgrad_reads_fprop() ? codes.transposed() : codes;
+}
+
 }  // namespace
 
 std::optional<QuantSpec> LinearCall::spec(Operand operand) const {
@@ -106,17 +113,25 @@ GemmOperand weight_operand(Operand operand, const MatrixView& weight, const Weig
 }
 
 LinearSaved linear_forward(const LinearCall& call, const LinearForward& op) {
-  const Wanted operand{Operand::fprop_x, call.spec(Operand::fprop_x), Form::operand, &op.workspace.first};
+  const bool saves = op.saved_codes != nullptr;
+  Wanted operand{Operand::fprop_x, call.spec(Operand::fprop_x), Form::operand, &op.workspace.first};
   Wanted saved{Operand::wgrad_x, std::nullopt, Form::packed, op.saved_codes};
-  if (op.saved_codes != nullptr) saved.spec = call.spec(Operand::wgrad_x);
+  if (saves && call.precision.wgrad_reads_fprop()) {
+    operand.form = Form::packed;
+    operand.out = op.saved_codes;
+  } else if (saves) {
+    saved.spec = call.spec(Operand::wgrad_x);
+  }
   quantize(call, op.x, op.amax, operand, saved);
   call.backend.gemm(operand.spec ? GemmOperand(*operand.out) : GemmOperand(op.x), op.weight, op.y);
-  return op.saved_codes == nullptr ? LinearSaved{} : saved_of(saved, op.x);
+  if (!saves) return {};
+  return saved_of(operand.out == op.saved_codes ? operand : saved, op.x);
 }
 
 LinearSaved linear_save(const LinearCall& call, const MatrixView& x, QuantizedTensor& saved_codes,
                         const AmaxReport* amax) {
-  const Wanted saved{Operand::wgrad_x, call.spec(Operand::wgrad_x), Form::packed, &saved_codes};
+  const Operand operand = call.precision.saved_operand();
+  const Wanted saved{operand, call.spec(operand), Form::packed, &saved_codes};
   quantize(call, x, amax, saved);
   return saved_of(saved, x);
 }
@@ -133,10 +148,8 @@ void linear_backward(const LinearCall& call, const LinearBackward& op) {
   if (op.dx)
     call.backend.gemm(for_dgrad.spec ? GemmOperand(*for_dgrad.out) : GemmOperand(op.dy), *op.weight, *op.dx);
   if (!op.dw) return;
-  const GemmOperand x =
-      op.saved.codes != nullptr ? GemmOperand(*op.saved.codes) : GemmOperand(op.saved.x).transposed();
-  call.backend.gemm(for_wgrad.spec ? GemmOperand(*for_wgrad.out) : GemmOperand(op.dy).transposed(), x, *op.dw,
-                    op.accumulate);
+  call.backend.gemm(for_wgrad.spec ? GemmOperand(*for_wgrad.out) : GemmOperand(op.dy).transposed(),
+                    wgrad_input(call, op.saved), *op.dw, op.accumulate);
 }
 
 }  // namespace tetrad

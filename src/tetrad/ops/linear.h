@@ -80,10 +80,11 @@ GemmOperand weight_operand(Operand operand, const MatrixView& weight, const Weig
 /// Whether that form of the weight is different in every step, though the weight is the same.
 bool weight_depends_on_step(const LinearPrecision& precision, Operand operand);
 
-/// What wgrad reads of x: its codes along the tokens, or x itself, which must then stay as it is.
+/// What wgrad reads of x: its codes along the tokens, those that fprop multiplied (wgrad_reads_fprop()), or x
+/// itself, which must then stay as it is.
 struct LinearSaved {
   MatrixView x;
-  const QuantizedTensor* codes = nullptr;  //!< if wgrad's operand is quantized
+  const QuantizedTensor* codes = nullptr;  //!< of precision.saved_operand(), if that is quantized
 };
 
 struct LinearForward {

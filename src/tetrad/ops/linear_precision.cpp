@@ -23,11 +23,12 @@ bool LinearPrecision::weight_codes_shared() const {
   return forward && backward && forward->block.rows == forward->block.cols && forward->hadamard == 0 &&
          backward->hadamard == 0 && forward->format == backward->format &&
          forward->block == backward->block && forward->rounding == backward->rounding &&
-         forward->adaptive == backward->adaptive;
+         forward->scaling == backward->scaling;
 }
 
 bool LinearPrecision::weight_form_shared() const {
-  return weight_codes_shared() || (!(*this)[Operand::fprop_w] && !(*this)[Operand::dgrad_w]);
+  return weight_codes_shared() || dgrad_reads_fprop() ||
+         (!(*this)[Operand::fprop_w] && !(*this)[Operand::dgrad_w]);
 }
 
 bool LinearPrecision::uses_amax_of_x(bool saves_input) const {
@@ -53,7 +54,10 @@ std::string describe(const LinearPrecision& precision, std::string_view storage)
       text += fmt::format("{}{} ", i == 0 ? "" : " | ", gemm_of(operand));
     else
       text += " · ";
-    text += fmt::format("{} {}", name_of(operand).substr(6), spec ? describe(*spec) : std::string(storage));
+    const bool reads_fprop = (operand == Operand::dgrad_w && precision.dgrad_reads_fprop()) ||
+                             (operand == Operand::wgrad_x && precision.wgrad_reads_fprop());
+    text += fmt::format("{} {}", name_of(operand).substr(6),
+                        spec ? describe(*spec) : std::string(reads_fprop ? "of fprop" : storage));
   }
   return text;
 }

@@ -28,12 +28,20 @@ std::string_view gemm_of(Operand operand);
 /// operands are consumed along their first dimension.
 int axis_of(Operand operand);
 
+/// What the backward pass reads of W and x where it does not quantize them.
+enum class Source : std::uint8_t {
+  input,  //!< themselves
+  fprop,  //!< what fprop multiplied: Q(W) and Q(x), as a straight-through estimator does
+};
+
 /// What one linear layer does at one point of a run.
 struct LinearPrecision {
   /// By Operand; nothing: the storage type, unquantized.
   std::array<std::optional<QuantSpec>, kOperands> operands;
   bool per_step_signs =
       false;  //!< signs of the Hadamard transform are drawn from the run's seed and the step
+
+  Source backward_source = Source::input;
 
   const std::optional<QuantSpec>& operator[](Operand operand) const {
     return operands[static_cast<std::size_t>(operand)];
@@ -44,7 +52,13 @@ struct LinearPrecision {
 
   /// Dgrad can use fprop's weight codes transposed: square blocks, nothing else different.
   bool weight_codes_shared() const;
-  /// Dgrad reads fprop's form of the weight transposed: shared codes, or the same unquantized matrix.
+  /// Dgrad reads fprop's codes of the weight, wgrad those of x, though their blocks run the other way.
+  bool dgrad_reads_fprop() const { return reads_fprop(Operand::fprop_w, Operand::dgrad_w); }
+  bool wgrad_reads_fprop() const { return reads_fprop(Operand::fprop_x, Operand::wgrad_x); }
+  /// The operand whose codes the forward pass keeps for wgrad, and how it is quantized; nothing: x is kept.
+  Operand saved_operand() const { return wgrad_reads_fprop() ? Operand::fprop_x : Operand::wgrad_x; }
+  const std::optional<QuantSpec>& saved_spec() const { return (*this)[saved_operand()]; }
+  /// Dgrad reads fprop's form of the weight transposed: its codes, or the same unquantized matrix.
   bool weight_form_shared() const;
 
   /// Whether a report of the amax of x, or of dy, saves a quantizer a pass over it.
@@ -54,6 +68,11 @@ struct LinearPrecision {
   /// Whether each row of y depends on its row of x alone: not where a scale spans rows or random bits depend
   /// on the row.
   bool rows_are_independent() const;
+
+ private:
+  bool reads_fprop(Operand forward, Operand backward) const {
+    return backward_source == Source::fprop && (*this)[forward] && !(*this)[backward];
+  }
 };
 
 /// One line for people: "fprop x nvfp4 1x16 · w nvfp4 16x16 | …".

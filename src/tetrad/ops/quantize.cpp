@@ -41,10 +41,24 @@ constexpr std::array<std::pair<std::string_view, Rounding>, 3> kRoundings{
      {"stochastic", Rounding::stochastic},
      {"stochastic-hardware", Rounding::stochastic_hardware}}};
 
-constexpr std::array<std::pair<std::string_view, BlockShape>, 6> kBlocks{
+constexpr std::array<std::pair<std::string_view, Scaling>, 3> kNvfp4Scalings{
+    {{"nearest", Scaling::standard}, {"4/6", Scaling::four_six}, {"search", Scaling::search}}};
+constexpr std::array<std::pair<std::string_view, Scaling>, 2> kMxfp4Scalings{
+    {{"floor", Scaling::standard}, {"up", Scaling::up}}};
+constexpr std::array<std::pair<std::string_view, Scaling>, 1> kFp8Scalings{{{"nearest", Scaling::standard}}};
+
+/// Calls body with the scalings of a format, by name.
+template <typename Body>
+auto with_scalings(Format format, const Body& body) {
+  if (format == Format::nvfp4) return body(kNvfp4Scalings);
+  return format == Format::mxfp4 ? body(kMxfp4Scalings) : body(kFp8Scalings);
+}
+
+constexpr std::array<std::pair<std::string_view, BlockShape>, 7> kBlocks{
     {{"1x16", {1, nvfp4::kBlock}},
      {"16x16", {nvfp4::kBlock, nvfp4::kBlock}},
      {"1x32", {1, mxfp4::kBlock}},
+     {"32x32", {mxfp4::kBlock, mxfp4::kBlock}},
      {"1x128", {1, fp8::kBlock}},
      {"128x128", {fp8::kBlock, fp8::kBlock}},
      {"tensor", BlockShape::whole()}}};
@@ -54,7 +68,7 @@ bool block_fits_format(const BlockShape& block, Format format) {
     case Format::nvfp4:
       return block.cols == nvfp4::kBlock && (block.rows == 1 || block.rows == nvfp4::kBlock);
     case Format::mxfp4:
-      return block == BlockShape{1, mxfp4::kBlock};
+      return block.cols == mxfp4::kBlock && (block.rows == 1 || block.rows == mxfp4::kBlock);
     case Format::fp8:
       return block.is_whole() ||
              (block.cols == fp8::kBlock && (block.rows == 1 || block.rows == fp8::kBlock));
@@ -67,11 +81,26 @@ std::string_view block_choices(Format format) {
     case Format::nvfp4:
       return "1x16 or 16x16";
     case Format::mxfp4:
-      return "1x32";
+      return "1x32 or 32x32";
     case Format::fp8:
       return "1x128, 128x128 or tensor";
   }
   return "";
+}
+
+bool has_scaling(Format format, Scaling scaling) {
+  return with_scalings(format, [&](const auto& table) {
+    return std::ranges::any_of(table, [&](const auto& entry) { return entry.second == scaling; });
+  });
+}
+
+std::string scaling_choices(Format format) {
+  return with_scalings(format, [](const auto& table) {
+    std::string choices;
+    for (const auto& [name, unused] : table)
+      choices += fmt::format("{}{}", choices.empty() ? "" : ", ", name);
+    return choices;
+  });
 }
 
 }  // namespace
@@ -114,7 +143,7 @@ std::int64_t QuantizedTensor::scale_cols() const {
 
 QuantizedTensor::Factor QuantizedTensor::alpha_factor() const {
   if (spec.format == Format::nvfp4)
-    return {nvfp4::alpha_amax(amax, spec.adaptive), nvfp4::tensor_range(spec.adaptive)};
+    return {nvfp4::alpha_amax(amax, spec.scaling), nvfp4::tensor_range(spec.scaling)};
   if (spec.block.is_whole()) return {*scales.as<float>(), 1.0f};
   return {};
 }
@@ -123,8 +152,8 @@ void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::
   TETRAD_CHECK(block_fits_format(spec.block, spec.format), "{}: block {} does not exist in {}: use {}", what,
                name_of(spec.block), name_of(spec.format), block_choices(spec.format));
   TETRAD_CHECK(spec.axis == 0 || spec.axis == 1, "{}: axis must be 0 or 1, not {}", what, spec.axis);
-  TETRAD_CHECK(!spec.adaptive || spec.format == Format::nvfp4,
-               "{}: adaptive (4/6) scaling is an option of nvfp4, not of {}", what, name_of(spec.format));
+  TETRAD_CHECK(has_scaling(spec.format, spec.scaling), "{}: {} has no such scaling: use {}", what,
+               name_of(spec.format), scaling_choices(spec.format));
   TETRAD_CHECK(spec.hadamard == 0 || is_hadamard_size(spec.hadamard),
                "{}: Hadamard size {} is not supported: use 0 (none), 2, 4, 8, 16, 32, 64 or 128", what,
                spec.hadamard);
@@ -163,11 +192,19 @@ BlockShape default_block(Format format) {
 
 std::string_view name_of(Format format) { return to_name(format, kFormats); }
 std::string_view name_of(Rounding rounding) { return to_name(rounding, kRoundings); }
+std::string_view name_of(Scaling scaling, Format format) {
+  return with_scalings(format, [&](const auto& table) { return to_name(scaling, table); });
+}
 std::string name_of(const BlockShape& block) {
   return block.is_whole() ? "tensor" : fmt::format("{}x{}", block.rows, block.cols);
 }
 Format format_from_name(std::string_view name) { return from_name(name, kFormats, "format"); }
 Rounding rounding_from_name(std::string_view name) { return from_name(name, kRoundings, "rounding"); }
+Scaling scaling_from_name(std::string_view name, Format format) {
+  return with_scalings(format, [&](const auto& table) {
+    return from_name(name, table, fmt::format("scaling of {}", name_of(format)));
+  });
+}
 BlockShape block_from_name(std::string_view name) { return from_name(name, kBlocks, "block shape"); }
 
 std::string describe(const QuantSpec& spec) {
@@ -176,7 +213,8 @@ std::string describe(const QuantSpec& spec) {
   text += fmt::format(", {}", name_of(spec.rounding));
   if (spec.hadamard > 0)
     text += fmt::format(", hadamard {}{}", spec.hadamard, spec.signs == kNoSigns ? " without signs" : "");
-  if (spec.adaptive) text += ", adaptive 4/6";
+  if (spec.scaling != Scaling::standard)
+    text += fmt::format(", scale {}", name_of(spec.scaling, spec.format));
   return text;
 }
 

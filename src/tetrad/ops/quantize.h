@@ -16,6 +16,7 @@
 #include "tetrad/core/matrix.h"
 #include "tetrad/numerics/hadamard.h"
 #include "tetrad/numerics/philox.h"
+#include "tetrad/numerics/scaling.h"
 #include "tetrad/ops/amax.h"
 
 namespace tetrad {
@@ -24,7 +25,7 @@ enum class Format : std::uint8_t { nvfp4, mxfp4, fp8 };
 
 enum class Rounding : std::uint8_t {
   nearest,              //!< to nearest even
-  stochastic,           //!< u = (r + 1/2)/256: unbiased
+  stochastic,           //!< u = (r + 1/2)/256: unbiased but for what saturates
   stochastic_hardware,  //!< u = r/256, as software for Blackwell does it
 };
 
@@ -45,7 +46,7 @@ struct QuantSpec {
   Rounding rounding = Rounding::nearest;
   int hadamard = 0;  //!< size of the random Hadamard transform along the block axis; 0 = none
   std::uint32_t signs = kFixedSigns;
-  bool adaptive = false;  //!< 4/6 block scaling (NVFP4 only)
+  Scaling scaling = Scaling::standard;
   friend bool operator==(const QuantSpec&, const QuantSpec&) = default;
 };
 
@@ -158,9 +159,13 @@ BlockShape default_block(Format format);
 
 std::string_view name_of(Format format);
 std::string_view name_of(Rounding rounding);
+/// "nearest", "4/6", "search", "floor", "up".
+std::string_view name_of(Scaling scaling, Format format);
 std::string name_of(const BlockShape& block);
 Format format_from_name(std::string_view name);
 Rounding rounding_from_name(std::string_view name);
+/// Throws Error where the format has no such scaling.
+Scaling scaling_from_name(std::string_view name, Format format);
 BlockShape block_from_name(std::string_view name);
 
 /// One line for people: "nvfp4 1x16, stochastic, hadamard 16".

@@ -13,7 +13,9 @@
 namespace tetrad {
 
 /// Every recipe; recipe.cpp has their tables.
-inline constexpr std::array<std::string_view, 4> kRecipeNames = {"bf16", "fp8", "mxfp4", "nvfp4"};
+inline constexpr std::array<std::string_view, 5> kRecipeNames = {"bf16", "fp8", "mxfp4", "nvfp4", "tetrad"};
+/// Every format of an operand.
+inline constexpr std::array<std::string_view, 4> kFormatNames = {"bf16", "fp8", "mxfp4", "nvfp4"};
 
 /// Layers that stay in BF16: blocks counted from the ends, or by name ("blocks.3.*", "*.qkv", …; * matches
 /// anything). And those that stay in FP8.
@@ -33,13 +35,21 @@ struct RhtConfig {
   friend bool operator==(const RhtConfig&, const RhtConfig&) = default;
 };
 
+/// How the scales of blocks are found. Nothing: as the recipe says.
+struct ScaleConfig {
+  std::optional<std::string> forward;   //!< NVFP4 operands of fprop: nearest | 4/6 | search
+  std::optional<std::string> backward;  //!< NVFP4 operands of dgrad and wgrad
+  std::optional<std::string> mxfp4;     //!< MXFP4 operands: up | floor
+  friend bool operator==(const ScaleConfig&, const ScaleConfig&) = default;
+};
+
 /// One operand of one GEMM, said explicitly: everything not said stays as the recipe has it.
 struct OperandConfig {
   std::optional<std::string> format;    //!< bf16, or a Format
   std::optional<std::string> block;     //!< 1x16 | 16x16 | …
   std::optional<std::string> rounding;  //!< nearest | stochastic | stochastic-hardware
   std::optional<std::int64_t> hadamard;
-  std::optional<bool> adaptive;
+  std::optional<std::string> scale;  //!< nearest | 4/6 | search (NVFP4), up | floor (MXFP4)
   friend bool operator==(const OperandConfig&, const OperandConfig&) = default;
 };
 
@@ -59,7 +69,7 @@ struct PrecisionConfig {
       sr;                           //!< any of gradients, activations, weights; "none" is the empty list
   std::optional<bool> sr_hardware;  //!< u = r/256 as software for Blackwell does it
   std::optional<bool> weights_2d;
-  bool adaptive = false;  //!< 4/6 block scaling on every NVFP4 operand
+  ScaleConfig scale;
   /// Keys "fprop.x", "fprop.w", "dgrad.dy", "dgrad.w", "wgrad.dy", "wgrad.x".
   std::map<std::string, OperandConfig> operands;
   std::vector<PrecisionSwitch> schedule;

@@ -16,7 +16,7 @@ constexpr std::array<Role, kOperands> kRoles = {Role::activation, Role::weight, 
 
 Role role_of(Operand operand) { return kRoles[static_cast<std::size_t>(operand)]; }
 
-/// A recipe of the paper, before the switches of a configuration.
+/// A recipe before the switches of a configuration: those of the paper, and our own.
 struct Table {
   std::string_view name;
   std::optional<Format> format;  //!< nothing: BF16
@@ -24,15 +24,18 @@ struct Table {
   BlockShape weight_block;
   std::int64_t wgrad_hadamard;  //!< 0 = none
   bool stochastic_gradients;
+  Scaling forward_scaling, backward_scaling;
   std::int64_t high_first;  //!< blocks kept in BF16 at the start …
   double high_last;         //!< … and at the end: a number of blocks, or a fraction of them if below 1
 };
 
+constexpr Scaling kStandard = Scaling::standard;
 constexpr std::array kTables = {
-    Table{"bf16", std::nullopt, {}, {}, 0, false, 0, 0},
-    Table{"fp8", Format::fp8, {1, 128}, {128, 128}, 0, false, 1, 2},
-    Table{"mxfp4", Format::mxfp4, {1, 32}, {1, 32}, 32, true, 0, 0.15},
-    Table{"nvfp4", Format::nvfp4, {1, 16}, {16, 16}, 16, true, 0, 0.15},
+    Table{"bf16", std::nullopt, {}, {}, 0, false, kStandard, kStandard, 0, 0},
+    Table{"fp8", Format::fp8, {1, 128}, {128, 128}, 0, false, kStandard, kStandard, 1, 2},
+    Table{"mxfp4", Format::mxfp4, {1, 32}, {1, 32}, 32, true, Scaling::up, Scaling::up, 0, 0.15},
+    Table{"nvfp4", Format::nvfp4, {1, 16}, {16, 16}, 16, true, kStandard, kStandard, 0, 0.15},
+    Table{"tetrad", Format::nvfp4, {1, 16}, {1, 16}, 16, true, Scaling::search, kStandard, 0, 0.15},
 };
 
 static_assert(std::ranges::equal(kTables, kRecipeNames, {}, &Table::name));
@@ -55,6 +58,12 @@ void check_members(const std::optional<std::vector<std::string>>& list,
   for (const std::string& item : *list)
     TETRAD_CHECK(std::find(allowed.begin(), allowed.end(), item) != allowed.end(),
                  "precision.{}: '{}' is none of {}", key, item, fmt::join(allowed, ", "));
+}
+
+void check_one_of(const std::optional<std::string>& said, std::initializer_list<std::string_view> allowed,
+                  const char* key) {
+  TETRAD_CHECK(!said || std::find(allowed.begin(), allowed.end(), *said) != allowed.end(),
+               "precision.scale.{}: '{}' is none of {}", key, *said, fmt::join(allowed, ", "));
 }
 
 bool any_matches(const std::vector<std::string>& patterns, std::string_view name) {
@@ -81,7 +90,10 @@ void raise_to_fp8(LinearPrecision& precision) {
   }
 }
 
-BlockShape one_dimensional(BlockShape block) { return block.is_whole() ? block : BlockShape{1, block.cols}; }
+/// Squares, or runs along the reduction dimension.
+BlockShape weight_block(BlockShape block, bool two_dimensional) {
+  return {two_dimensional ? block.cols : 1, block.cols};
+}
 
 std::string_view role_name(Role role) {
   switch (role) {
@@ -101,29 +113,6 @@ int hadamard_size(std::int64_t size) {
   return static_cast<int>(size);
 }
 
-/// What the configuration says about one operand in particular.
-void apply_override(const OperandConfig& said, std::optional<QuantSpec>& spec, Operand operand) {
-  if (said.format) {
-    if (*said.format == "bf16") {
-      spec.reset();
-      return;
-    }
-    const Format format = format_from_name(*said.format);
-    if (!spec) spec = QuantSpec{.axis = axis_of(operand)};
-    if (spec->format != format) {
-      spec->format = format;
-      spec->block = default_block(format);
-      spec->adaptive = spec->adaptive && format == Format::nvfp4;
-    }
-  }
-  TETRAD_CHECK(spec || !(said.block || said.rounding || said.hadamard || said.adaptive),
-               "precision.operands.{}: it is not quantized here; say its format too", name_of(operand));
-  if (said.block) spec->block = block_from_name(*said.block);
-  if (said.rounding) spec->rounding = rounding_from_name(*said.rounding);
-  if (said.hadamard) spec->hadamard = hadamard_size(*said.hadamard);
-  if (said.adaptive) spec->adaptive = *said.adaptive;
-}
-
 /// A transform cancels only if both operands have it.
 void pair_transforms(LinearPrecision& precision, Operand a, Operand b) {
   const bool both = precision[a] && precision[b];
@@ -137,11 +126,32 @@ void pair_transforms(LinearPrecision& precision, Operand a, Operand b) {
                name_of(a), name_of(b), precision[a]->hadamard, precision[b]->hadamard);
 }
 
+/// Whether fprop multiplies transformed values, which are of no use to products along other dimensions.
+bool transforms_fprop(const LinearPrecision& precision) {
+  const auto is_transformed = [&](Operand operand) {
+    return precision[operand] && precision[operand]->hadamard > 0;
+  };
+  return is_transformed(Operand::fprop_x) || is_transformed(Operand::fprop_w);
+}
+
+/// Where nothing of the backward pass is quantized, it multiplies by what the forward pass multiplied: the
+/// gradient of a straight-through estimator passes through the quantizers, not around what they made.
+void make_straight_through(LinearPrecision& precision) {
+  const auto is_quantized = [&](Operand operand) { return precision[operand].has_value(); };
+  constexpr std::array kBackward = {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x};
+  if (std::ranges::none_of(kBackward, is_quantized) && !transforms_fprop(precision))
+    precision.backward_source = Source::fprop;
+}
+
 }  // namespace
 
 Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(config)), blocks_(blocks) {
   check_members(config_.rht.gemms, {"fprop", "dgrad", "wgrad"}, "rht.gemms");
   check_members(config_.sr, {"gradients", "activations", "weights"}, "sr");
+  for (const auto& [said, key] :
+       {std::pair(&config_.scale.forward, "forward"), {&config_.scale.backward, "backward"}})
+    check_one_of(*said, {"nearest", "4/6", "search"}, key);
+  check_one_of(config_.scale.mxfp4, {"up", "floor"}, "mxfp4");
   TETRAD_CHECK(config_.rht.signs == "fixed" || config_.rht.signs == "none" || config_.rht.signs == "per-step",
                "precision.rht.signs: '{}' is none of fixed, none, per-step", config_.rht.signs);
   for (const auto& [key, unused] : config_.operands)
@@ -161,7 +171,7 @@ QuantSpec Recipe::base_spec(std::string_view recipe, Operand operand) const {
   const Table& base = find_table(recipe);
   const Role role = role_of(operand);
   QuantSpec spec = plain_spec(base, operand);
-  if (role == Role::weight && !config_.weights_2d.value_or(true)) spec.block = one_dimensional(spec.block);
+  if (role == Role::weight && config_.weights_2d) spec.block = weight_block(spec.block, *config_.weights_2d);
   const bool is_stochastic = config_.sr ? contains(*config_.sr, role_name(role))
                                         : base.stochastic_gradients && role == Role::gradient;
   if (is_stochastic)
@@ -173,8 +183,49 @@ QuantSpec Recipe::base_spec(std::string_view recipe, Operand operand) const {
     spec.hadamard =
         hadamard_size(config_.rht.size.value_or(base.wgrad_hadamard > 0 ? base.wgrad_hadamard : 16));
   if (config_.rht.signs == "none") spec.signs = kNoSigns;
-  spec.adaptive = config_.adaptive && spec.format == Format::nvfp4;
+  spec.scaling = scaling_of(recipe, operand, spec);
   return spec;
+}
+
+Scaling Recipe::scaling_of(std::string_view recipe, Operand operand, const QuantSpec& spec) const {
+  // Square blocks of the weight are the same from both sides, so that dgrad's scales are fprop's.
+  const bool is_square_weight = operand == Operand::dgrad_w && spec.block.rows == spec.block.cols;
+  const bool is_forward = gemm_of(operand) == "fprop" || is_square_weight;
+  const std::optional<std::string>& nvfp4 = is_forward ? config_.scale.forward : config_.scale.backward;
+  const std::optional<std::string>& said = spec.format == Format::mxfp4 ? config_.scale.mxfp4 : nvfp4;
+  if (said && spec.format != Format::fp8) return scaling_from_name(*said, spec.format);
+  if (const Table& base = find_table(recipe); base.format == spec.format)
+    return is_forward ? base.forward_scaling : base.backward_scaling;
+  return spec.format == Format::mxfp4 ? Scaling::up : Scaling::standard;
+}
+
+void Recipe::apply_override(std::string_view recipe, Operand operand, std::optional<QuantSpec>& spec) const {
+  const auto found = config_.operands.find(std::string(name_of(operand)));
+  if (found == config_.operands.end()) return;
+  const OperandConfig& said = found->second;
+  if (said.format && *said.format == "bf16") {
+    spec.reset();
+    return;
+  }
+  if (said.format) {
+    const Format format = format_from_name(*said.format);
+    if (!spec || spec->format != format) {
+      spec = spec.value_or(QuantSpec{.axis = axis_of(operand)});
+      spec->format = format;
+      spec->block = default_block(format);
+      spec->scaling = scaling_of(recipe, operand, *spec);
+    }
+  }
+  TETRAD_CHECK(spec || !(said.block || said.rounding || said.hadamard || said.scale),
+               "precision.operands.{}: it is not quantized here; say its format too", name_of(operand));
+  if (said.block) spec->block = block_from_name(*said.block);
+  if (said.rounding) spec->rounding = rounding_from_name(*said.rounding);
+  if (said.hadamard) spec->hadamard = hadamard_size(*said.hadamard);
+  try {
+    if (said.scale) spec->scaling = scaling_from_name(*said.scale, spec->format);
+  } catch (const Error& error) {
+    fail("precision.operands.{}.scale: {}", name_of(operand), error.what());
+  }
 }
 
 LinearPrecision Recipe::table(std::string_view recipe) const {
@@ -185,9 +236,7 @@ LinearPrecision Recipe::table(std::string_view recipe) const {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (base.format) result[operand] = base_spec(recipe, operand);
-    if (const auto said = config_.operands.find(std::string(name_of(operand)));
-        said != config_.operands.end())
-      apply_override(said->second, result[operand], operand);
+    apply_override(recipe, operand, result[operand]);
   }
   pair_transforms(result, Operand::fprop_x, Operand::fprop_w);
   pair_transforms(result, Operand::dgrad_dy, Operand::dgrad_w);
@@ -217,6 +266,10 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
               .precisions = {}};
   const LinearPrecision forward_table = table(forward);
   const LinearPrecision backward_table = table(backward);
+  TETRAD_CHECK(config_.schedule.empty() || find_table(backward).format || !transforms_fprop(forward_table),
+               "precision.schedule: a backward pass in {} reads the operands of the forward pass, which are "
+               "transformed here: leave fprop out of rht, or quantize the backward pass too",
+               backward);
   const auto take = [](LinearPrecision& precision, const LinearPrecision& from,
                        std::initializer_list<Operand> operands) {
     for (const Operand operand : operands) precision[operand] = from[operand];
@@ -231,6 +284,7 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
           take(precision, backward_table,
                {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
         if (fp8) raise_to_fp8(precision);
+        make_straight_through(precision);
       }
   return phase;
 }

@@ -69,6 +69,9 @@ class Recipe {
   /// A recipe with the configuration's switches; base_spec() before what is said about single operands.
   LinearPrecision table(std::string_view recipe) const;
   QuantSpec base_spec(std::string_view recipe, Operand operand) const;
+  /// What configuration or recipe say about the scales of an operand in this format and these blocks.
+  Scaling scaling_of(std::string_view recipe, Operand operand, const QuantSpec& spec) const;
+  void apply_override(std::string_view recipe, Operand operand, std::optional<QuantSpec>& spec) const;
 
   PrecisionConfig config_;
   std::int64_t blocks_;

@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         KeyCase{"nvfp4_rows", {.rounding = Rounding::stochastic}},
         KeyCase{"nvfp4_columns", {.axis = 0, .rounding = Rounding::stochastic, .hadamard = 16}},
-        KeyCase{"nvfp4_adaptive", {.rounding = Rounding::stochastic_hardware, .adaptive = true}},
+        KeyCase{"nvfp4_4_6", {.rounding = Rounding::stochastic_hardware, .scaling = Scaling::four_six}},
         KeyCase{"mxfp4_rows", {.format = Format::mxfp4, .block = {1, 32}, .rounding = Rounding::stochastic}},
         KeyCase{"mxfp4_columns",
                 {.format = Format::mxfp4, .block = {1, 32}, .axis = 0, .rounding = Rounding::stochastic}}),

@@ -68,7 +68,7 @@ void expect_on_device(const void* actual, const Buffer& expected) {
 /// `expected` is the operand as it is multiplied: row-major, not transposed.
 void expect_operand(const ScaledOperand& actual, const QuantizedTensor& expected) {
   EXPECT_EQ(actual.dtype, DType::f4);
-  EXPECT_EQ(actual.scaling, Scaling::vec16_e4m3);
+  EXPECT_EQ(actual.scaling, ScaleMode::vec16_e4m3);
   EXPECT_EQ(actual.rows, expected.rows);
   EXPECT_EQ(actual.depth, expected.cols);
   expect_on_device(actual.codes, expected.codes);

@@ -44,15 +44,15 @@ inline void prepare(const MatrixView& x, const QuantSpec& spec, const QuantizeOp
 struct Between {
   QuantState state = {};
   std::vector<std::uint32_t> block_amax;
-  std::vector<std::uint8_t> stretched;
+  std::vector<std::uint8_t> chosen;
 
   void attach(QuantProblem& p) {
     const auto blocks = static_cast<std::size_t>(p.block_rows_total * p.block_cols_total);
     block_amax.assign(blocks, 0);
-    stretched.assign(blocks, 0);
+    chosen.assign(blocks, 0);
     p.state = &state;
     p.block_amax = block_amax.data();
-    p.stretched = stretched.data();
+    p.chosen = chosen.data();
   }
 };
 

@@ -52,8 +52,8 @@ void with_run(const QuantProblem& p, const Body& body) {
 void find_amax_in_runs(const QuantProblem& p) {
   with_run(p, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
     for (std::int64_t i = 0; i < p.runs(); ++i) raise(&p.state->amax_bits, find_amax_of_run<T, kRun>(p, i));
-    if (p.adaptive && !p.is_poisoned())
-      for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) choose_stretch<T, kRun>(p, i);
+    if (is_choice(p.scaling) && !p.is_poisoned())
+      for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) choose_scales<T, kRun>(p, i);
   });
 }
 
@@ -65,7 +65,7 @@ Result quantize_in_runs(const MatrixView& x, const QuantSpec& spec, const Quanti
   between.attach(p);
   find_amax_in_runs(p);
   with_run(p, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
-    with_codec(spec.format, p.tensor_amax(), spec.adaptive, [&]<typename Codec>(const Codec& codec) {
+    with_codec(spec.format, p.tensor_amax(), spec.scaling, [&]<typename Codec>(const Codec& codec) {
       store_tensor_results(p, codec);
       for (std::int64_t i = 0; i < p.runs(); ++i) encode_run<T, Codec, kRun>(p, codec, i);
       QuantPart part;
@@ -97,19 +97,20 @@ Result quantize_in_row_blocks(const MatrixView& x, const QuantSpec& spec, const 
   const auto load = [&](std::int64_t row, std::int64_t col, std::uint32_t(&pairs)[8]) {
     std::memcpy(pairs, static_cast<const Bf16*>(p.x) + row * p.row_stride + col, sizeof(pairs));
   };
-  with_encoding(p, [&](auto transform, auto stochastic, auto operand) {
+  with_encoding(p, [&](auto transform, auto stochastic, auto operand, auto choice) {
     std::uint32_t pairs[8];
     for (std::int64_t row = 0; row < p.rows; ++row)
       for (std::int64_t col = 0; col < p.cols; col += 16) {
         load(row, col, pairs);
         raise(&p.state->amax_bits, find_amax_of_row_block<transform>(pairs));
       }
-    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax());
+    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax(), p.scaling);
     for (std::int64_t row = 0; row < p.rows; ++row)
       for (std::int64_t col = 0; col < p.cols; col += 16) {
         load(row, col, pairs);
         const PhiloxWords random = p.random_words(row, col);
-        const RowBlock block = encode_row_block<stochastic, transform>(tensor, random, bias_of(p), pairs);
+        const RowBlock block =
+            encode_row_block<stochastic, transform, choice>(tensor, p.scaling, random, bias_of(p), pairs);
         const std::int64_t at = (row * p.cols + col) / 16;
         if (operand) {
           for (int half = 0; half < 2; ++half)
@@ -133,14 +134,15 @@ Result quantize_in_patches(const MatrixView& x, const QuantSpec& spec, const Qua
   QuantProblem p = make_problem(x, spec, options, result.tensor);
   Between between;
   between.attach(p);
-  with_encoding(p, [&](auto transform, auto stochastic, auto operand) {
+  with_encoding(p, [&](auto transform, auto stochastic, auto operand, auto choice) {
     const ColumnPatches patches(p);
     for (std::uint32_t i = 0; i < patches.count(); ++i)
       raise(&p.state->amax_bits, find_amax_of_patch<transform>(patches.load(patches.place(i))));
-    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax());
+    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax(), p.scaling);
     for (std::uint32_t i = 0; i < patches.count(); ++i) {
       Patch patch = patches.load(patches.place(i));
-      encode_patch<transform, stochastic, operand>(p, tensor, p.is_poisoned(), patches.place(i), patch);
+      encode_patch<transform, stochastic, operand, choice>(p, tensor, p.is_poisoned(), patches.place(i),
+                                                           patch);
     }
   });
   return result;
@@ -254,7 +256,7 @@ DecodeProblem decode_problem(const QuantizedTensor& tensor) {
   p.cols = tensor.cols;
   p.order = tensor.order;
   p.has_tensor_scale = tensor.spec.format == Format::nvfp4;
-  p.adaptive = tensor.spec.adaptive;
+  p.scaling = tensor.spec.scaling;
   p.amax = tensor.amax;
   if (tensor.spec.block.is_whole()) return p;
   p.scale_row_shift = tensor.spec.block.rows == 128 ? 7 : 0;
@@ -273,7 +275,7 @@ TEST_P(QuantizeKernels, DecodeToTheCpusValues) {
     std::vector<float> expected(x.size());
     cpu_backend().dequantize(tensor, mutable_view_of(expected.data(), kRows, kCols));
     const DecodeProblem p = decode_problem(tensor);
-    with_codec(spec.format, tensor.amax, spec.adaptive, [&]<typename Codec>(const Codec&) {
+    with_codec(spec.format, tensor.amax, spec.scaling, [&]<typename Codec>(const Codec&) {
       for (std::int64_t row = 0; row < kRows; ++row)
         for (std::int64_t col = 0; col < kCols; col += 16) {
           float values[16];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The blocks of a matrix that share a scale, and what is known of each: its amax and its 4/6 choice.
+// The blocks of a matrix that share a scale, and what is known of each: its amax and the scale that was
+// chosen for it.
 
 #include <bit>
 #include <utility>

@@ -19,7 +19,7 @@ constexpr int kDecoded = 16;
 float tensor_factor(const QuantizedTensor& tensor, DecodeTo to) {
   if (to == DecodeTo::operand) return 1.0f;
   if (tensor.spec.format == Format::nvfp4)
-    return nvfp4::tensor_scale(tensor.amax, tensor.spec.adaptive).decode;
+    return nvfp4::tensor_scale(tensor.amax, tensor.spec.scaling).decode;
   return 1.0f;
 }
 
@@ -111,7 +111,7 @@ class Decoder {
 
 void decode(const QuantizedTensor& tensor, const Rectangle& part, DecodeTo to, float* out,
             std::int64_t out_stride) {
-  with_codec(tensor.spec.format, tensor.amax, tensor.spec.adaptive, [&](const auto& codec) {
+  with_codec(tensor.spec.format, tensor.amax, tensor.spec.scaling, [&](const auto& codec) {
     const Decoder<std::remove_cvref_t<decltype(codec)>> decoder(tensor, to);
     if (tensor.order == CodeOrder::row_major)
       decoder.rows(part, out, out_stride);

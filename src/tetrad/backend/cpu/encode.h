@@ -20,6 +20,12 @@ struct LaneScales {
   alignas(64) typename Codec::Word stored[kLanes];
   alignas(64) float encode[kLanes];
   alignas(64) float value[kLanes];
+
+  void put(int lane, const ScaleOfBlock<typename Codec::Word>& scale) {
+    stored[lane] = scale.stored;
+    encode[lane] = scale.encode;
+    value[lane] = scale.value;
+  }
 };
 
 /// Sixteen random bytes for each lane.

@@ -322,7 +322,7 @@ void pack_bf16(const GemmOperand& operand, const Rectangle& part, std::uint32_t*
   }
   const QuantizedTensor& tensor = *operand.quantized();
   const bool row_major = tensor.order == CodeOrder::row_major;
-  with_codec(tensor.spec.format, tensor.amax, tensor.spec.adaptive, [&](const auto& codec) {
+  with_codec(tensor.spec.format, tensor.amax, tensor.spec.scaling, [&](const auto& codec) {
     using Codec = std::remove_cvref_t<decltype(codec)>;
     const bool lines_are_rows = row_major != operand.is_transposed();
     if constexpr (Codec::kPacked)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantization in two passes over the input: block maxima (whose maximum is the tensor's amax), then codes.
-// The adaptive 4/6 choice adds a pass between them. Every pass runs over the same tiles.
+// Where scales of square blocks are chosen (4/6, search) there is a pass between them. Every pass runs over
+// the same tiles.
 
 #include "tetrad/backend/cpu/quantize.h"
 
@@ -15,6 +16,7 @@
 #include "tetrad/backend/cpu/block_grid.h"
 #include "tetrad/backend/cpu/encode.h"
 #include "tetrad/backend/cpu/row_maxima.h"
+#include "tetrad/backend/cpu/scale_choice.h"
 #include "tetrad/backend/cpu/simd.h"
 #include "tetrad/backend/cpu/workspace.h"
 #include "tetrad/core/error.h"
@@ -53,8 +55,8 @@ class Quantizer {
     }
     out_.amax = options_.amax.value_or(stats.amax);
     if (spec_.block.is_whole()) std::ranges::fill(block_amax_, out_.amax);
-    if (spec_.adaptive) choose_stretch();
-    with_codec(spec_.format, out_.amax, spec_.adaptive, [&](const auto& codec) { encode(codec, stats); });
+    if (is_choice(spec_.scaling) && grid_.block_rows() > 1) choose_scales_of_squares();
+    with_codec(spec_.format, out_.amax, spec_.scaling, [&](const auto& codec) { encode(codec, stats); });
     return stats;
   }
 
@@ -142,7 +144,7 @@ class Quantizer {
   void poison(QuantStats& stats) {
     out_.amax = std::numeric_limits<float>::quiet_NaN();
     std::ranges::fill(out_.codes.span<std::uint8_t>(), std::uint8_t{0});
-    with_codec(spec_.format, out_.amax, spec_.adaptive, [&](const auto& codec) {
+    with_codec(spec_.format, out_.amax, spec_.scaling, [&](const auto& codec) {
       using Codec = std::remove_cvref_t<decltype(codec)>;
       std::ranges::fill(out_.scales.span<typename Codec::Stored>(), Codec::kPoison);
     });
@@ -154,57 +156,52 @@ class Quantizer {
       });
   }
 
-  /// 4/6: which of the two scales leaves the smaller squared error, judged with rounding to nearest.
-  void choose_stretch() {
-    const Nvfp4Codec codec{nvfp4::tensor_scale(out_.amax, true)};
-    std::vector<double> error6(block_amax_.size());  // with the block's largest value mapped to 6
-    std::vector<double> error4(block_amax_.size());  // and to 4
+  /// Errors of all candidates are summed along each row of a block, then over its rows in order.
+  void choose_scales_of_squares() {
+    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(out_.amax, spec_.scaling);
+    const int candidates = nvfp4::candidates_of(spec_.scaling);
+    std::vector<float> errors(block_amax_.size() * static_cast<std::size_t>(candidates));
     threads_.parallel_for(reader_.units(), [&](std::int64_t unit) {
       reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
-        for (int first = 0; first < tile.length; first += nvfp4::kBlock) {
-          add_squared_errors(codec, tile, first, 1.0f, error6);
-          add_squared_errors(codec, tile, first, nvfp4::kAdaptiveStretch, error4);
-        }
+        for (int first = 0; first < tile.length; first += nvfp4::kBlock)
+          add_squared_errors(tensor, tile, first, errors);
       });
     });
-    stretch_.resize(block_amax_.size());
-    for (std::size_t block = 0; block < stretch_.size(); ++block)
-      stretch_[block] = error4[block] < error6[block] ? nvfp4::kAdaptiveStretch : 1.0f;
+    chosen_.resize(block_amax_.size());
+    for (std::size_t block = 0; block < chosen_.size(); ++block) {
+      int best = 0;
+      for (int i = 1; i < candidates; ++i)
+        if (errors[place_of(i, block)] < errors[place_of(best, block)]) best = i;
+      chosen_[block] = nvfp4::candidates_for(block_amax_[block], tensor).byte(best);
+    }
   }
 
-  void add_squared_errors(const Nvfp4Codec& codec, const Tile& tile, int first, float stretch,
-                          std::vector<double>& errors) const {
-    alignas(64) float encode[kLanes];
-    alignas(64) float value[kLanes];
+  std::size_t place_of(int candidate, std::size_t block) const {
+    return static_cast<std::size_t>(candidate) * block_amax_.size() + block;
+  }
+
+  void add_squared_errors(const nvfp4::TensorScale& tensor, const Tile& tile, int first,
+                          std::vector<float>& errors) const {
     alignas(64) float amax[kLanes];
-    gather(block_amax_, tile, first, 0.0f, amax);
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const ScaleOfBlock<std::uint32_t> scale = codec.scale(amax[lane], stretch);
-      encode[lane] = scale.encode;
-      value[lane] = scale.value;
-    }
-    const double tensor_decode = codec.tensor_decode();
-    double sum[kLanes] = {};
-    for (int i = first; i < first + nvfp4::kBlock; ++i)
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const float x = tile.value[i][lane];
-        const double decoded = E2m1::decode(E2m1::encode(x * encode[lane])) * value[lane];
-        const double error = decoded * tensor_decode - x;
-        sum[lane] += error * error;
-      }
+    gather<float>(block_amax_, tile, first, 0.0f, amax);
+    const LaneCandidates candidates(amax, tensor);
     const int lanes = tile.lanes_with(first, step_);
-    for (int lane = 0; lane < lanes; ++lane)
-      errors[static_cast<std::size_t>(grid_.index(tile, first) + lane * grid_.stride(step_))] += sum[lane];
+    for (int i = 0; i < nvfp4::candidates_of(spec_.scaling); ++i) {
+      alignas(64) float sum[kLanes];
+      store_lanes(LaneCandidate(candidates, tensor, i).squared_errors(tile, first, tensor), sum);
+      float* out = errors.data() + place_of(i, static_cast<std::size_t>(grid_.index(tile, first)));
+      for (int lane = 0; lane < lanes; ++lane) out[lane * grid_.stride(step_)] += sum[lane];
+    }
   }
 
   /// What is known of each lane's block; `absent` in lanes outside the matrix.
-  void gather(std::span<const float> blocks, const Tile& tile, int first, float absent,
-              float (&out)[kLanes]) const {
+  template <typename T>
+  void gather(std::span<const T> blocks, const Tile& tile, int first, T absent, T (&out)[kLanes]) const {
     const int lanes = tile.lanes_with(first, step_);
     const std::int64_t stride = grid_.stride(step_);
-    const float* in = blocks.data() + grid_.index(tile, first);
+    const T* in = blocks.data() + grid_.index(tile, first);
     if (lanes == kLanes && stride == 1) {
-      copy_lanes(in, out);
+      std::memcpy(out, in, sizeof(out));
       return;
     }
     for (int lane = 0; lane < kLanes; ++lane) out[lane] = lane < lanes ? in[lane * stride] : absent;
@@ -275,15 +272,11 @@ class Quantizer {
   void make_scales(const Codec& codec, const Tile& tile, int first, LaneScales<Codec>& scales,
                    LaneStats& stats) {
     alignas(64) float amax[kLanes];
-    alignas(64) float stretch[kLanes];
-    gather(block_amax_, tile, first, 0.0f, amax);
-    std::ranges::fill(stretch, 1.0f);
-    if (spec_.adaptive) gather(stretch_, tile, first, 1.0f, stretch);
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const auto scale = codec.scale(amax[lane], stretch[lane]);
-      scales.stored[lane] = scale.stored;
-      scales.encode[lane] = scale.encode;
-      scales.value[lane] = scale.value;
+    gather<float>(block_amax_, tile, first, 0.0f, amax);
+    if (is_choice(spec_.scaling)) {
+      if constexpr (std::is_same_v<Codec, Nvfp4Codec>) take_choice(codec, tile, first, amax, scales);
+    } else {
+      for (int lane = 0; lane < kLanes; ++lane) scales.put(lane, codec.scale(amax[lane]));
     }
     if (spec_.block.is_whole()) return;
     store_scales(tile, first, scales);
@@ -291,6 +284,17 @@ class Quantizer {
     for (int lane = 0; lane < kLanes; ++lane)
       stats.zero_scales[lane] +=
           static_cast<std::int32_t>((amax[lane] > 0.0f) & (scales.value[lane] == 0.0f));
+  }
+
+  /// Blocks within a row are chosen for here, with their values at hand; square ones have been.
+  void take_choice(const Nvfp4Codec& codec, const Tile& tile, int first, const float (&amax)[kLanes],
+                   LaneScales<Nvfp4Codec>& scales) const {
+    alignas(64) std::uint32_t byte[kLanes];
+    if (grid_.block_rows() > 1)
+      gather<std::uint32_t>(chosen_, tile, first, 0, byte);
+    else
+      std::ranges::copy(choose_scales(tile, first, amax, codec.tensor, spec_.scaling).byte, byte);
+    for (int lane = 0; lane < kLanes; ++lane) scales.put(lane, codec.scale_of_byte(byte[lane]));
   }
 
   template <typename Codec>
@@ -343,8 +347,8 @@ class Quantizer {
   BlockGrid grid_;
   TileReader reader_;
   LaneStep step_;
-  std::span<float> block_amax_;  //!< in the grid's order
-  std::vector<float> stretch_;   //!< likewise; empty unless adaptive
+  std::span<float> block_amax_;        //!< in the grid's order
+  std::vector<std::uint32_t> chosen_;  //!< likewise: scale bytes; empty unless those of squares are chosen
   std::int64_t code_row_stride_ = 0, code_byte_stride_ = 0;
   std::int64_t scale_row_stride_ = 0, scale_col_stride_ = 0;
 };

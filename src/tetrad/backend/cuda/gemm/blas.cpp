@@ -63,15 +63,15 @@ Columns columns_of(const ViewType& view) {
           alignment_of(view.data)};  // one line has any stride
 }
 
-cublasLtMatmulMatrixScale_t mode_of(Scaling scaling) {
+cublasLtMatmulMatrixScale_t mode_of(ScaleMode scaling) {
   switch (scaling) {
-    case Scaling::vec128_f32:
+    case ScaleMode::vec128_f32:
       return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
-    case Scaling::block128_f32:
+    case ScaleMode::block128_f32:
       return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
-    case Scaling::vec16_e4m3:
+    case ScaleMode::vec16_e4m3:
       return CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
-    case Scaling::none:
+    case ScaleMode::none:
       break;
   }
   return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
@@ -81,9 +81,9 @@ cublasLtMatmulMatrixScale_t mode_of(Scaling scaling) {
 struct Problem {
   Columns a, b, out;  //!< named as the caller does
   bool a_row_major, b_row_major;
-  Scaling a_scaling = Scaling::none;  //!< both are scaled or neither is
-  Scaling b_scaling = Scaling::none;
-  bool is_scaled() const { return a_scaling != Scaling::none; }
+  ScaleMode a_scaling = ScaleMode::none;  //!< both are scaled or neither is
+  ScaleMode b_scaling = ScaleMode::none;
+  bool is_scaled() const { return a_scaling != ScaleMode::none; }
   std::int64_t depth() const { return a_row_major ? a.rows : a.cols; }
   auto key() const { return std::tie(a, b, out, a_row_major, b_row_major, a_scaling, b_scaling); }
   bool operator<(const Problem& other) const { return key() < other.key(); }
@@ -122,8 +122,8 @@ std::string name_of(const Columns& columns) {
 }
 /// One word for each problem.
 std::string name_of(const Problem& problem) {
-  const auto operand = [](const Columns& columns, bool row_major, Scaling scaling) {
-    return name_of(columns) + (row_major ? "r" : "c") + (scaling == Scaling::block128_f32 ? "s" : "");
+  const auto operand = [](const Columns& columns, bool row_major, ScaleMode scaling) {
+    return name_of(columns) + (row_major ? "r" : "c") + (scaling == ScaleMode::block128_f32 ? "s" : "");
   };
   return operand(problem.a, problem.a_row_major, problem.a_scaling) + "," +
          operand(problem.b, problem.b_row_major, problem.b_scaling) + "," + name_of(problem.out);

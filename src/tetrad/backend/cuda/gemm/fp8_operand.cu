@@ -74,7 +74,7 @@ Prepared prepare(Device& device, const GemmOperand& operand, Device::Slot slot) 
     transpose_bytes(device, codes, depth, rows, transposed);
     codes = transposed;
   }
-  const Scaling scaling = squares ? Scaling::block128_f32 : Scaling::vec128_f32;
+  const ScaleMode scaling = squares ? ScaleMode::block128_f32 : ScaleMode::vec128_f32;
   return {{DType::f8_e4m3, codes, arranged, rows, depth, scaling}, arrangement};
 }
 

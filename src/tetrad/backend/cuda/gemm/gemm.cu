@@ -17,12 +17,12 @@ namespace {
 /// is 1 / 1.
 struct AlphaFactor {
   const float* amax = nullptr;
-  bool adaptive = false;
+  Scaling scaling = Scaling::standard;
 };
 
 __device__ inline QuantizedTensor::Factor factor_of(const AlphaFactor& operand) {
   if (operand.amax == nullptr) return {1.0f, 1.0f};
-  return {nvfp4::alpha_amax(*operand.amax, operand.adaptive), nvfp4::tensor_range(operand.adaptive)};
+  return {nvfp4::alpha_amax(*operand.amax, operand.scaling), nvfp4::tensor_range(operand.scaling)};
 }
 
 __global__ void alpha_kernel(AlphaFactor a, AlphaFactor b, float* alpha) {
@@ -34,7 +34,7 @@ __global__ void alpha_kernel(AlphaFactor a, AlphaFactor b, float* alpha) {
 AlphaFactor alpha_factor(const GemmOperand& operand) {
   const QuantizedTensor* tensor = operand.quantized();
   if (tensor == nullptr || tensor->spec.format != Format::nvfp4) return {};
-  return {tensor->device_amax.as<float>(), tensor->spec.adaptive};
+  return {tensor->device_amax.as<float>(), tensor->spec.scaling};
 }
 
 /// On the device; 1 where neither operand has a tensor scale.

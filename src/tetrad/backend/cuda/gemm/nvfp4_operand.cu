@@ -55,7 +55,7 @@ Prepared prepare(Device& device, const GemmOperand& operand, Device::Slot slot) 
     scales.row_step = row_major ? tensor.scale_cols() : 1;
     scales.column_step = row_major ? 1 : tensor.scale_rows();
   }
-  return {{DType::f4, codes, memory, rows, depth, Scaling::vec16_e4m3}, scales};
+  return {{DType::f4, codes, memory, rows, depth, ScaleMode::vec16_e4m3}, scales};
 }
 
 }  // namespace

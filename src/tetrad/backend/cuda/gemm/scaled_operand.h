@@ -12,7 +12,7 @@
 namespace tetrad::cuda {
 
 /// What shares a scale, and how scales lie.
-enum class Scaling : std::uint8_t {
+enum class ScaleMode : std::uint8_t {
   none,
   vec128_f32,    //!< 1x128: [depth / 128, rows]
   block128_f32,  //!< 128x128: [rows / 128, depth / 128], lines padded to a multiple of 4
@@ -24,7 +24,7 @@ struct ScaledOperand {
   const std::uint8_t* codes;  //!< [rows, depth]; E2M1: two in a byte
   const void* scales;
   std::int64_t rows, depth;
-  Scaling scaling;
+  ScaleMode scaling;
 };
 
 struct ScaledOperands {

@@ -30,7 +30,7 @@ DecodeProblem make_problem(const QuantizedTensor& tensor) {
   p.cols = tensor.cols;
   p.order = tensor.order;
   p.form = tensor.form;
-  p.adaptive = tensor.spec.adaptive;
+  p.scaling = tensor.spec.scaling;
   p.device_amax = tensor.device_amax.size() > 0 ? tensor.device_amax.as<float>() : nullptr;
   p.amax = tensor.amax;
   if (tensor.spec.block.is_whole()) return p;  // one scale everywhere
@@ -99,7 +99,7 @@ void decode_values(Device& device, const QuantizedTensor& tensor, const MutableM
   DecodeProblem problem = make_problem(tensor);
   problem.has_tensor_scale = tensor.spec.format == Format::nvfp4;
   with_type(out.dtype, [&]<typename T>(T) {
-    with_codec(tensor.spec.format, 0.0f, false, [&]<typename Codec>(const Codec&) {
+    with_codec(tensor.spec.format, 0.0f, tensor.spec.scaling, [&]<typename Codec>(const Codec&) {
       launch_decode<Codec>(device, problem, static_cast<T*>(out.data), out.row_stride, std::int64_t{1});
     });
   });
@@ -114,7 +114,7 @@ void decode_operand(Device& device, const QuantizedTensor& tensor, Bf16* out) {
     launch(device, ceil_div(threads, std::int64_t{kThreads}), kThreads, 0, expand_kernel, problem, out);
     return;
   }
-  with_codec(tensor.spec.format, 0.0f, false, [&]<typename Codec>(const Codec&) {
+  with_codec(tensor.spec.format, 0.0f, tensor.spec.scaling, [&]<typename Codec>(const Codec&) {
     launch_decode<Codec>(device, problem, out, row_major ? tensor.cols : 1, row_major ? 1 : tensor.rows);
   });
 }

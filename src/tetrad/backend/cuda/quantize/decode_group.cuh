@@ -19,7 +19,7 @@ struct DecodeProblem {
   CodeOrder order = CodeOrder::row_major;
   Form form = Form::packed;
   bool has_tensor_scale = false;  //!< NVFP4's, wanted in the result
-  bool adaptive = false;
+  Scaling scaling = Scaling::standard;
   const float* device_amax = nullptr;  //!< where the tensor has it; else:
   float amax = 0;
   int scale_row_shift = 0;  //!< rows that share a stored scale: 2^shift
@@ -27,7 +27,7 @@ struct DecodeProblem {
 
   TETRAD_HD float tensor_decode() const {
     if (!has_tensor_scale) return 1.0f;
-    return nvfp4::tensor_scale(device_amax != nullptr ? *device_amax : amax, adaptive).decode;
+    return nvfp4::tensor_scale(device_amax != nullptr ? *device_amax : amax, scaling).decode;
   }
 };
 

@@ -18,8 +18,7 @@ inline Transform transform_of(const QuantProblem& problem) {
 inline bool suits_blocks_in_registers(const QuantProblem& p) {
   const bool transform =
       p.hadamard == 0 || (p.hadamard == 16 && (p.signs == kFixedSigns || p.signs == kNoSigns));
-  return p.format == Format::nvfp4 && p.dtype == DType::bf16 && p.block_row_shift == 0 && !p.adaptive &&
-         transform;
+  return p.format == Format::nvfp4 && p.dtype == DType::bf16 && p.block_row_shift == 0 && transform;
 }
 
 /// Whether vectors of `bytes` can be read from lines of `x` that are `stride` elements of `element` bytes
@@ -57,12 +56,15 @@ void with_bool(bool value, const Body& body) {
     body(std::false_type{});
 }
 
-/// Calls body(transform, stochastic, operand) with constants.
+/// Calls body(transform, stochastic, operand, choice) with constants.
 template <typename Body>
 void with_encoding(const QuantProblem& problem, const Body& body) {
   with_transform(problem, [&](auto transform) {
     with_bool(problem.is_stochastic(), [&](auto stochastic) {
-      with_bool(problem.form == Form::operand, [&](auto operand) { body(transform, stochastic, operand); });
+      with_bool(problem.form == Form::operand, [&](auto operand) {
+        with_bool(is_choice(problem.scaling),
+                  [&](auto choice) { body(transform, stochastic, operand, choice); });
+      });
     });
   });
 }

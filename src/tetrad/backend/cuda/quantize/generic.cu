@@ -23,17 +23,19 @@ __global__ void find_amax_kernel(QuantProblem p) {
 }
 
 template <typename T, int kRun>
-__global__ void choose_stretch_kernel(QuantProblem p) {
+__global__ void choose_scales_kernel(QuantProblem p) {
   if (p.is_poisoned()) return;
   const std::int64_t items = p.block_rows_total * (p.cols / kRun);
-  for_each_item(items, [&](std::int64_t item) { choose_stretch<T, kRun>(p, item); });
+  for_each_item(items, [&](std::int64_t item) { choose_scales<T, kRun>(p, item); });
 }
 
 /// The codec of a problem in the second pass; formats are template parameters here.
 template <typename Codec>
 __device__ Codec codec_of(const QuantProblem& p) {
   if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
-    return {nvfp4::tensor_scale(p.tensor_amax(), p.adaptive)};
+    return {nvfp4::tensor_scale(p.tensor_amax(), p.scaling)};
+  else if constexpr (std::is_same_v<Codec, Mxfp4Codec>)
+    return {p.scaling};
   else
     return {};
 }
@@ -89,7 +91,7 @@ void with_run(const QuantProblem& p, const Body& body) {
 template <typename Body>
 void with_run_and_codec(const QuantProblem& p, const Body& body) {
   with_run(p, [&](auto element, auto run) {
-    with_codec(p.format, 0.0f, false, [&](auto codec) { body(element, codec, run); });
+    with_codec(p.format, 0.0f, p.scaling, [&](auto codec) { body(element, codec, run); });
   });
 }
 
@@ -109,10 +111,10 @@ void find_amax(Device& device, const QuantProblem& problem) {
   });
 }
 
-void choose_stretch(Device& device, const QuantProblem& problem) {
+void choose_scales(Device& device, const QuantProblem& problem) {
   with_run(problem, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
     launch(device, blocks_for(problem.block_rows_total * (problem.cols / kRun)), kThreads, 0,
-           choose_stretch_kernel<T, kRun>, problem);
+           choose_scales_kernel<T, kRun>, problem);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "tetrad/backend/codec.h"
 #include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
 #include "tetrad/backend/cuda/quantize/problem.h"
+#include "tetrad/backend/cuda/quantize/scale_choice.cuh"
 
 namespace tetrad::cuda {
 
@@ -100,40 +101,31 @@ TETRAD_HD inline std::uint32_t find_amax_of_run(const QuantProblem& p, std::int6
   return largest;
 }
 
-/// The squared error that rounding 16 elements to nearest leaves, in the order that numerics.md defines.
-TETRAD_HD inline double squared_error(const float* v, const Nvfp4Codec& codec, float amax, float stretch) {
-  const auto scale = codec.scale(amax, stretch);
-  double sum = 0;
-  TETRAD_UNROLL_ON_DEVICE
-  for (int i = 0; i < kGroup; ++i) {
-    const double decoded = E2m1::decode(E2m1::encode(v[i] * scale.encode)) * scale.value;
-    const double error = decoded * static_cast<double>(codec.tensor_decode()) - static_cast<double>(v[i]);
-    sum += error * error;
-  }
-  return sum;
-}
-
-/// 4/6 scaling: chooses for the blocks that a run covers, all their rows in ascending order. Items are runs
-/// of a matrix whose rows are rows of blocks.
+/// Chooses the scales of the blocks that a run covers: errors along each of their rows, added in ascending
+/// order. Items are runs of a matrix whose rows are rows of blocks.
 template <typename T, int kRun>
-TETRAD_HD inline void choose_stretch(const QuantProblem& p, std::int64_t item) {
+TETRAD_HD inline void choose_scales(const QuantProblem& p, std::int64_t item) {
+  constexpr int kBlocks = kRun / kGroup;
   const std::int64_t per_row = p.cols / kRun;
   const std::int64_t first_row = item / per_row << p.block_row_shift;
   const std::int64_t col = item % per_row * kRun;
-  const Nvfp4Codec codec{nvfp4::tensor_scale(p.tensor_amax(), true)};
-  double error6[kRun / kGroup] = {};  // with the block's largest value mapped to 6
-  double error4[kRun / kGroup] = {};  // and to 4
+  const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax(), p.scaling);
+  nvfp4::Candidates candidates[kBlocks];
+  for (int g = 0; g < kBlocks; ++g) {
+    const std::int64_t block = p.block_of(first_row, col + g * kGroup);
+    candidates[g] = nvfp4::candidates_for(std::bit_cast<float>(p.block_amax[block]), tensor);
+  }
+  float errors[kBlocks][nvfp4::kMostCandidates] = {};
   for (int r = 0; r < 1 << p.block_row_shift; ++r) {
     float v[kRun];
     load_run<T>(p, {first_row + r, col}, v);
-    for (int g = 0; g < kRun / kGroup; ++g) {
-      const float amax = std::bit_cast<float>(p.block_amax[p.block_of(first_row, col + g * kGroup)]);
-      error6[g] += squared_error(v + g * kGroup, codec, amax, 1.0f);
-      error4[g] += squared_error(v + g * kGroup, codec, amax, nvfp4::kAdaptiveStretch);
-    }
+    for (int g = 0; g < kBlocks; ++g)
+      for (int i = 0; i < nvfp4::candidates_of(p.scaling); ++i)
+        errors[g][i] += squared_errors(v + g * kGroup, candidates[g].byte(i), tensor);
   }
-  for (int g = 0; g < kRun / kGroup; ++g)
-    p.stretched[p.block_of(first_row, col + g * kGroup)] = error4[g] < error6[g] ? 1 : 0;
+  for (int g = 0; g < kBlocks; ++g)
+    p.chosen[p.block_of(first_row, col + g * kGroup)] = static_cast<std::uint8_t>(
+        least_candidate(candidates[g], p.scaling, [&](int i) { return errors[g][i]; }));
 }
 
 /// Sixteen codes, packed as they lie in row-major order.
@@ -236,10 +228,11 @@ TETRAD_HD inline void store_scale(const QuantProblem& p, const Place& at, typena
 
 template <typename Codec>
 TETRAD_HD inline auto scale_of(const QuantProblem& p, const Codec& codec, const Place& at) {
-  if (p.whole) return codec.scale(p.tensor_amax(), 1.0f);
+  if (p.whole) return codec.scale(p.tensor_amax());
   const std::int64_t block = p.block_of(at.row, at.col);
-  const float stretch = p.adaptive && p.stretched[block] != 0 ? nvfp4::kAdaptiveStretch : 1.0f;
-  return codec.scale(std::bit_cast<float>(p.block_amax[block]), stretch);
+  if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
+    if (is_choice(p.scaling)) return codec.scale_of_byte(p.chosen[block]);
+  return codec.scale(std::bit_cast<float>(p.block_amax[block]));
 }
 
 /// Second pass.
@@ -274,8 +267,8 @@ TETRAD_HD inline void store_tensor_results(const QuantProblem& p, const Codec& c
   const float amax = p.tensor_amax();
   *p.amax = amax;
   if (p.whole)
-    *static_cast<typename Codec::Stored*>(p.scales) = static_cast<typename Codec::Stored>(
-        p.is_poisoned() ? Codec::kPoison : codec.scale(amax, 1.0f).stored);
+    *static_cast<typename Codec::Stored*>(p.scales) =
+        static_cast<typename Codec::Stored>(p.is_poisoned() ? Codec::kPoison : codec.scale(amax).stored);
 }
 
 /// What statistics need of a run: its elements if it is one of those measured, or, in a tensor that is not

@@ -10,7 +10,8 @@ namespace tetrad::cuda {
 
 /// Any problem: block_amax and state are raised from zero.
 void find_amax(Device& device, const QuantProblem& problem);
-void choose_stretch(Device& device, const QuantProblem& problem);
+/// Where the problem chooses its scales: from block_amax to `chosen`.
+void choose_scales(Device& device, const QuantProblem& problem);
 void encode(Device& device, const QuantProblem& problem);
 /// Fills kQuantParts parts, to be merged in order.
 inline constexpr std::int64_t kQuantParts = 528;
@@ -19,7 +20,7 @@ void measure(Device& device, const QuantProblem& problem, bool sampled, QuantPar
 /// The tensor's amax alone, without a transform: `problem` in any layout.
 void find_plain_amax(Device& device, const QuantProblem& problem);
 
-/// NVFP4 1x16 of BF16 rows, RHT 16 or none, not adaptive.
+/// NVFP4 1x16 of BF16 rows, RHT 16 or none.
 bool suits_nvfp4_rows(const QuantProblem& problem);
 void find_nvfp4_row_amax(Device& device, const QuantProblem& problem);
 void encode_nvfp4_rows(Device& device, const QuantProblem& problem);

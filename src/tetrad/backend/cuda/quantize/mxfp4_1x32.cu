@@ -78,7 +78,7 @@ std::int64_t blocks_of_threads(const Device& device, std::int64_t items, int thr
 }  // namespace
 
 bool suits_mxfp4(const QuantProblem& p) {
-  if (p.format != Format::mxfp4 || p.cols % mxfp4::kBlock != 0) return false;
+  if (p.format != Format::mxfp4 || p.block_row_shift != 0 || p.cols % mxfp4::kBlock != 0) return false;
   const bool bf16 = p.dtype == DType::bf16;
   const std::int64_t element = bf16 ? sizeof(Bf16) : sizeof(float);
   if (p.is_row_major())

@@ -15,9 +15,9 @@ namespace tetrad::cuda {
 /// The scale of a block, and whether the fast casts hold for it, as in nvfp4_block.cuh: no value of type T
 /// that is not zero becomes zero. None reaches 8, and those from 7 on are mx_magnitudes()'s business.
 template <typename T>
-TETRAD_HD inline BlockEncoding mx_encoding_of(float amax) {
+TETRAD_HD inline BlockEncoding mx_encoding_of(float amax, Scaling scaling) {
   constexpr float kLeast = std::is_same_v<T, Bf16> ? 0x1p-16f : 1.0f;
-  const mxfp4::BlockScale scale = mxfp4::block_scale(amax);
+  const mxfp4::BlockScale scale = mxfp4::block_scale(amax, scaling);
   return {scale.byte, scale.encode, scale.encode >= kLeast};
 }
 
@@ -100,7 +100,7 @@ TETRAD_HD inline std::uint32_t mx_encode_part(const std::uint32_t (&random)[2], 
 template <bool kStochastic, bool kOperand, typename T>
 TETRAD_HD inline void mx_store_part(const QuantProblem& p, std::int64_t row, std::int64_t index,
                                     std::uint32_t amax, const MxPart<T>& part) {
-  const BlockEncoding block = mx_encoding_of<T>(std::bit_cast<float>(amax));
+  const BlockEncoding block = mx_encoding_of<T>(std::bit_cast<float>(amax), p.scaling);
   std::uint32_t random[2] = {};
   if constexpr (kStochastic) {
     const PhiloxWords words = p.random_words(row, index / kMxPartsPerGroup * kGroup);
@@ -306,8 +306,8 @@ template <int kHadamard, bool kStochastic, bool kOperand, typename T>
 TETRAD_HD inline std::uint32_t encode_strip(const QuantProblem& p, const StripPlace& at, Strip<T>& strip) {
   transform_strip<kHadamard>(strip, p.signs);
   const TwoWords largest = strip.take_maxima();
-  const BlockEncoding left = mx_encoding_of<T>(std::bit_cast<float>(largest.word[0]));
-  const BlockEncoding right = mx_encoding_of<T>(std::bit_cast<float>(largest.word[1]));
+  const BlockEncoding left = mx_encoding_of<T>(std::bit_cast<float>(largest.word[0]), p.scaling);
+  const BlockEncoding right = mx_encoding_of<T>(std::bit_cast<float>(largest.word[1]), p.scaling);
   if constexpr (!kOperand)
     *reinterpret_cast<std::uint16_t*>(static_cast<std::uint8_t*>(p.scales) + at.block * p.rows + at.column) =
         static_cast<std::uint16_t>(left.byte | right.byte << 8);

@@ -8,6 +8,7 @@
 
 #include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
 #include "tetrad/backend/cuda/quantize/problem.h"
+#include "tetrad/backend/cuda/quantize/scale_choice.cuh"
 
 namespace tetrad::cuda {
 
@@ -94,8 +95,7 @@ struct BlockEncoding {
   float encode;
   bool tame;
 };
-TETRAD_HD inline BlockEncoding encoding_of(float amax, const nvfp4::TensorScale& tensor) {
-  const nvfp4::BlockScale scale = fast_block_scale(amax, tensor);
+TETRAD_HD inline BlockEncoding encoding_of(float amax, const nvfp4::BlockScale& scale) {
   return {scale.byte, scale.encode, scale.encode >= 0x1p-16f && amax * scale.encode < 7.0f};
 }
 

@@ -79,11 +79,11 @@ TETRAD_HD inline void store_patch(const QuantProblem& p, const PatchPlace& at, c
 }
 
 /// Encodes a patch and stores the result.
-template <Transform kTransform, bool kStochastic, bool kOperand>
+template <Transform kTransform, bool kStochastic, bool kOperand, bool kChoice>
 TETRAD_HD inline void encode_patch(const QuantProblem& p, const nvfp4::TensorScale& tensor, bool poisoned,
                                    const PatchPlace& at, Patch& patch) {
   transform_patch<kTransform>(patch);
-  const PatchEncoding encoding = encoding_of(patch, tensor);
+  const PatchEncoding encoding = encoding_of<kChoice>(patch, tensor, p.scaling);
   PhiloxWords random[kPatchCols] = {};
   if constexpr (kStochastic) {
     TETRAD_UNROLL_ON_DEVICE

@@ -25,18 +25,18 @@ __global__ void __launch_bounds__(kThreads) find_amax_kernel(QuantProblem p) {
   raise_from_block(p.state, largest);
 }
 
-template <Transform kTransform, bool kStochastic, bool kOperand>
+template <Transform kTransform, bool kStochastic, bool kOperand, bool kChoice>
 __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem p) {
   const ColumnPatches patches(p);
   if (is_first_thread()) *p.amax = p.tensor_amax();
   const bool poisoned = p.is_poisoned();
-  const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax());
+  const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax(), p.scaling);
 #pragma unroll 1
   for (std::uint32_t i = blockIdx.x * kThreads + threadIdx.x; i < patches.count();
        i += gridDim.x * kThreads) {
     const PatchPlace at = patches.place(i);
     Patch patch = patches.load(at);
-    encode_patch<kTransform, kStochastic, kOperand>(p, tensor, poisoned, at, patch);
+    encode_patch<kTransform, kStochastic, kOperand, kChoice>(p, tensor, poisoned, at, patch);
   }
 }
 
@@ -65,8 +65,8 @@ void find_nvfp4_column_amax(Device& device, const QuantProblem& problem) {
 
 void encode_nvfp4_columns(Device& device, const QuantProblem& problem) {
   const std::int64_t blocks = blocks_of_threads(device, problem, 16);
-  with_encoding(problem, [&](auto transform, auto stochastic, auto operand) {
-    launch(device, blocks, kThreads, 0, encode_kernel<transform, stochastic, operand>, problem);
+  with_encoding(problem, [&](auto transform, auto stochastic, auto operand, auto choice) {
+    launch(device, blocks, kThreads, 0, encode_kernel<transform, stochastic, operand, choice>, problem);
   });
 }
 

@@ -77,8 +77,24 @@ struct PatchEncoding {
   bool tame;  //!< all of them
 };
 
+/// The scale of one column; `right`: of pair p's second.
+template <bool kChoice>
+TETRAD_HD inline nvfp4::BlockScale column_scale(const Patch& patch, int p, bool right, float amax,
+                                                const nvfp4::TensorScale& tensor, Scaling scaling) {
+  if constexpr (kChoice) {
+    float v[16];
+    TETRAD_UNROLL_ON_DEVICE
+    for (int r = 0; r < kPatchRows; ++r)
+      v[r] = right ? high_bf16(patch.pair[r][p]) : low_bf16(patch.pair[r][p]);
+    return chosen_scale(v, amax, tensor, scaling);
+  } else {
+    return fast_block_scale(amax, tensor);
+  }
+}
+
 /// Also makes every -0 of the patch +0.
-TETRAD_HD inline PatchEncoding encoding_of(Patch& patch, const nvfp4::TensorScale& tensor) {
+template <bool kChoice>
+TETRAD_HD inline PatchEncoding encoding_of(Patch& patch, const nvfp4::TensorScale& tensor, Scaling scaling) {
   PatchEncoding result;
   result.scale_bytes = 0;
   result.tame = true;
@@ -90,8 +106,11 @@ TETRAD_HD inline PatchEncoding encoding_of(Patch& patch, const nvfp4::TensorScal
       row[p] = without_negative_zero(row[p]);
       largest = max_halves(largest, row[p] & kMagnitudesOfPair);
     }
-    const BlockEncoding left = encoding_of(low_bf16(largest), tensor);
-    const BlockEncoding right = encoding_of(high_bf16(largest), tensor);
+    const float maxima[2] = {low_bf16(largest), high_bf16(largest)};
+    const BlockEncoding left =
+        encoding_of(maxima[0], column_scale<kChoice>(patch, p, false, maxima[0], tensor, scaling));
+    const BlockEncoding right =
+        encoding_of(maxima[1], column_scale<kChoice>(patch, p, true, maxima[1], tensor, scaling));
     result.encode[2 * p] = left.encode;
     result.encode[2 * p + 1] = right.encode;
     result.scale_bytes |= (left.byte | right.byte << 8) << (16 * p);

@@ -134,13 +134,13 @@ class RowBlocks {
 };
 
 /// Encodes the blocks of a warp's batch and stores the result.
-template <Transform kTransform, bool kStochastic, bool kOperand>
+template <Transform kTransform, bool kStochastic, bool kOperand, bool kChoice>
 class RowEncoder {
  public:
   __device__ RowEncoder(const QuantProblem& p, const RowBlocks& blocks)
       : p_(p),
         blocks_(blocks),
-        tensor_(nvfp4::tensor_scale(p.tensor_amax())),
+        tensor_(nvfp4::tensor_scale(p.tensor_amax(), p.scaling)),
         poisoned_(p.is_poisoned()),
         bias_(bias_of(p)) {}
 
@@ -151,7 +151,8 @@ class RowEncoder {
     blocks_.exchange_halves(halves, pairs);
     PhiloxWords random = {};
     if constexpr (kStochastic) random = p_.random_words(own.row, std::int64_t{own.block} * kGroup);
-    const RowBlock block = encode_row_block<kStochastic, kTransform>(tensor_, random, bias_, pairs);
+    const RowBlock block =
+        encode_row_block<kStochastic, kTransform, kChoice>(tensor_, p_.scaling, random, bias_, pairs);
     if constexpr (kOperand) {
       store_operand(at, block, pairs);
     } else if (own.inside) {

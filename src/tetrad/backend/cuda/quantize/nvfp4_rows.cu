@@ -31,11 +31,11 @@ __global__ void __launch_bounds__(kThreads) find_amax_kernel(QuantProblem p) {
   raise_from_block(p.state, largest);
 }
 
-template <Transform kTransform, bool kStochastic, bool kOperand>
+template <Transform kTransform, bool kStochastic, bool kOperand, bool kChoice>
 __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem p) {
   if (is_first_thread()) *p.amax = p.tensor_amax();
   const RowBlocks blocks(p);
-  const RowEncoder<kTransform, kStochastic, kOperand> encoder(p, blocks);
+  const RowEncoder<kTransform, kStochastic, kOperand, kChoice> encoder(p, blocks);
   // The next blocks are on their way while these are encoded.
   const RowBlocks::Step step = blocks.step();
   std::uint32_t first = first_of_batch();
@@ -75,9 +75,9 @@ void find_nvfp4_row_amax(Device& device, const QuantProblem& problem) {
 }
 
 void encode_nvfp4_rows(Device& device, const QuantProblem& problem) {
-  with_encoding(problem, [&](auto transform, auto stochastic, auto operand) {
+  with_encoding(problem, [&](auto transform, auto stochastic, auto operand, auto choice) {
     launch(device, blocks_of_threads(device, problem, 12), kThreads, 0,
-           encode_kernel<transform, stochastic, operand>, problem);
+           encode_kernel<transform, stochastic, operand, choice>, problem);
   });
 }
 

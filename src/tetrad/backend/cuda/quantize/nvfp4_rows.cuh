@@ -60,10 +60,23 @@ TETRAD_HD inline void encode_row_values(const PhiloxWords& random, std::uint32_t
   }
 }
 
+template <bool kChoice>
+TETRAD_HD inline nvfp4::BlockScale row_block_scale(const std::uint32_t (&pairs)[8], float amax,
+                                                   const nvfp4::TensorScale& tensor, Scaling scaling) {
+  if constexpr (kChoice) {
+    float v[16];
+    unpack_row(pairs, v);
+    return chosen_scale(v, amax, tensor, scaling);
+  } else {
+    return fast_block_scale(amax, tensor);
+  }
+}
+
 /// `pairs` become what was quantized; their sign bits are those of the codes.
-template <bool kStochastic, Transform kTransform>
-TETRAD_HD inline RowBlock encode_row_block(const nvfp4::TensorScale& tensor, const PhiloxWords& random,
-                                           std::uint32_t bias, std::uint32_t (&pairs)[8]) {
+template <bool kStochastic, Transform kTransform, bool kChoice>
+TETRAD_HD inline RowBlock encode_row_block(const nvfp4::TensorScale& tensor, Scaling scaling,
+                                           const PhiloxWords& random, std::uint32_t bias,
+                                           std::uint32_t (&pairs)[8]) {
   if constexpr (kTransform != Transform::none) {
     float v[16];
     unpack_row(pairs, v);
@@ -74,7 +87,8 @@ TETRAD_HD inline RowBlock encode_row_block(const nvfp4::TensorScale& tensor, con
   }
   TETRAD_UNROLL_ON_DEVICE
   for (std::uint32_t& pair : pairs) pair = without_negative_zero(pair);
-  const BlockEncoding block = encoding_of(std::bit_cast<float>(largest_magnitude(pairs)), tensor);
+  const auto amax = std::bit_cast<float>(largest_magnitude(pairs));
+  const BlockEncoding block = encoding_of(amax, row_block_scale<kChoice>(pairs, amax, tensor, scaling));
   RowBlock result;
   result.scale_byte = block.byte;
   if (block.tame)

@@ -44,7 +44,10 @@ __global__ void __launch_bounds__(kThreads) find_amax_kernel(QuantProblem row, Q
 /// Rows and columns as operands, rows alone, or codes of both.
 enum class Forms : std::uint8_t { operands, row_operand, codes };
 
-template <Transform kTransform, bool kRowStochastic, bool kColumnStochastic, Forms kForms>
+/// Whose block scales are chosen among candidates.
+enum class Choices : std::uint8_t { none, rows, both };
+
+template <Transform kTransform, bool kRowStochastic, bool kColumnStochastic, Forms kForms, Choices kChoices>
 __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem row, QuantProblem column) {
   if (is_first_thread()) {
     *row.amax = row.tensor_amax();
@@ -60,14 +63,15 @@ __global__ void __launch_bounds__(kThreads, 4) encode_kernel(QuantProblem row, Q
   const PatchPlace at{block_row, strip * kRegionCols + threadIdx.x % kWarp * kPatchCols};
   if (at.column < row.cols) {
     Patch patch = ColumnPatches(column).load(at);
-    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(column.tensor_amax());
-    encode_patch<kTransform, kColumnStochastic, kForms == Forms::operands>(column, tensor,
-                                                                           column.is_poisoned(), at, patch);
+    const nvfp4::TensorScale tensor = nvfp4::tensor_scale(column.tensor_amax(), column.scaling);
+    encode_patch<kTransform, kColumnStochastic, kForms == Forms::operands, kChoices == Choices::both>(
+        column, tensor, column.is_poisoned(), at, patch);
   }
   __syncwarp();
 
   const RowBlocks blocks(row);
-  const RowEncoder<Transform::none, kRowStochastic, kForms != Forms::codes> encoder(row, blocks);
+  const RowEncoder<Transform::none, kRowStochastic, kForms != Forms::codes, kChoices != Choices::none>
+      encoder(row, blocks);
 #pragma unroll 1
   for (std::uint32_t r = 0; r < kPatchRows; r += RowBlocks::kRegionBatchRows) {
     const PairOfBlocks pair =
@@ -90,11 +94,36 @@ void with_forms(const QuantProblem& row, const QuantProblem& column, const Body&
     body(FormsConstant<Forms::codes>{});
 }
 
+template <Choices kChoices>
+using ChoicesConstant = std::integral_constant<Choices, kChoices>;
+
+/// Calls body(row stochastic, column stochastic, choices) with constants; kernels that choose are compiled
+/// for operands that are rounded alike.
+template <typename Body>
+void with_rounding(const QuantProblem& row, const QuantProblem& column, const Body& body) {
+  with_bool(row.is_stochastic(), [&](auto stochastic) {
+    if (is_choice(column.scaling))
+      body(stochastic, stochastic, ChoicesConstant<Choices::both>{});
+    else if (is_choice(row.scaling))
+      body(stochastic, stochastic, ChoicesConstant<Choices::rows>{});
+    else
+      with_bool(column.is_stochastic(), [&](auto column_stochastic) {
+        body(stochastic, column_stochastic, ChoicesConstant<Choices::none>{});
+      });
+  });
+}
+
+/// Whether with_rounding() has constants for the two.
+bool suits_choices(const QuantProblem& row, const QuantProblem& column) {
+  if (!is_choice(row.scaling)) return !is_choice(column.scaling);
+  return row.is_stochastic() == column.is_stochastic();
+}
+
 }  // namespace
 
 bool suit_nvfp4_rows_and_columns(const QuantProblem& row, const QuantProblem& column) {
   return suits_nvfp4_rows(row) && suits_nvfp4_columns(column) && row.hadamard == 0 &&
-         (row.form == Form::operand || column.form == Form::packed) &&
+         suits_choices(row, column) && (row.form == Form::operand || column.form == Form::packed) &&
          (column.hadamard == 0 || column.signs == kFixedSigns) && has_few_items(regions_of(row) * kWarp);
 }
 
@@ -113,12 +142,10 @@ void encode_nvfp4_rows_and_columns(Device& device, const QuantProblem& row, cons
       std::max<std::int64_t>(1, ceil_div(regions_of(row) * kWarp, std::int64_t{kThreads}));
   with_bool(column.hadamard > 0, [&](auto transform) {
     constexpr Transform kTransform = transform ? Transform::hadamard16 : Transform::none;
-    with_bool(row.is_stochastic(), [&](auto row_stochastic) {
-      with_bool(column.is_stochastic(), [&](auto stochastic) {
-        with_forms(row, column, [&]<Forms kForms>(FormsConstant<kForms>) {
-          launch(device, blocks, kThreads, 0, encode_kernel<kTransform, row_stochastic, stochastic, kForms>,
-                 row, column);
-        });
+    with_rounding(row, column, [&](auto row_stochastic, auto stochastic, auto choices) {
+      with_forms(row, column, [&](auto forms) {
+        launch(device, blocks, kThreads, 0,
+               encode_kernel<kTransform, row_stochastic, stochastic, forms, choices>, row, column);
       });
     });
   });

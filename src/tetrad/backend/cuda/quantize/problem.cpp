@@ -30,7 +30,7 @@ QuantProblem make_problem(const MatrixView& consumed, const QuantSpec& spec, con
   p.rounding = spec.rounding;
   p.hadamard = spec.hadamard;
   p.signs = spec.signs;
-  p.adaptive = spec.adaptive;
+  p.scaling = spec.scaling;
   p.whole = spec.block.is_whole();
   const BlockShape block = p.whole ? BlockShape{1, fp8::kBlock} : spec.block;
   p.block_row_shift = shift_of(block.rows);

@@ -35,7 +35,7 @@ struct QuantProblem {
   Rounding rounding = Rounding::nearest;
   int hadamard = 0;
   std::uint32_t signs = kFixedSigns;
-  bool adaptive = false;
+  Scaling scaling = Scaling::standard;
   bool whole = false;                            //!< one scale for the tensor
   int block_row_shift = 0, block_col_shift = 4;  //!< block extents are powers of two
   std::int64_t block_rows_total = 0;             //!< the grid of blocks
@@ -58,7 +58,7 @@ struct QuantProblem {
 
   QuantState* state = nullptr;
   std::uint32_t* block_amax = nullptr;  //!< bits, [block_rows_total, block_cols_total]; generic kernels only
-  std::uint8_t* stretched = nullptr;    //!< likewise: whether 4/6 chose 4
+  std::uint8_t* chosen = nullptr;       //!< likewise: scale bytes, where they are chosen
 
   /// Elements of a row that are handled together: a whole transform.
   TETRAD_HD int run() const { return hadamard > kGroup ? hadamard : kGroup; }

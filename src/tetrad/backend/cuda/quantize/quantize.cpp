@@ -65,11 +65,11 @@ void prepare(Device& device, const MatrixView& consumed, const QuantSpec& spec,
   reuse(out.device_amax, sizeof(float));
 }
 
-/// The memory between the passes: the states of two tensors, block maxima, 4/6 choices, statistics.
+/// The memory between the passes: the states of two tensors, block maxima, chosen scales, statistics.
 struct Workspace {
   QuantState* states;
   std::uint32_t* block_amax;
-  std::uint8_t* stretched;
+  std::uint8_t* chosen;
   QuantPart* parts;
 };
 
@@ -79,15 +79,15 @@ Workspace make_workspace(Device& device, const QuantProblem& problem, bool block
   const std::int64_t count =
       blocks && !problem.whole ? problem.block_rows_total * problem.block_cols_total : 0;
   const std::int64_t amax_bytes = aligned(count * static_cast<std::int64_t>(sizeof(std::uint32_t)));
-  const std::int64_t stretch_bytes = problem.adaptive ? aligned(count) : 0;
+  const std::int64_t chosen_bytes = is_choice(problem.scaling) ? aligned(count) : 0;
   const std::int64_t part_bytes = statistics ? kQuantParts * static_cast<std::int64_t>(sizeof(QuantPart)) : 0;
   std::byte* memory = device.scratch(
-      Device::partial_sums, static_cast<std::size_t>(kAlignment + amax_bytes + stretch_bytes + part_bytes));
+      Device::partial_sums, static_cast<std::size_t>(kAlignment + amax_bytes + chosen_bytes + part_bytes));
   check(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(kAlignment + amax_bytes), device.stream()));
   std::byte* after_amax = memory + kAlignment + amax_bytes;
   return {reinterpret_cast<QuantState*>(memory), reinterpret_cast<std::uint32_t*>(memory + kAlignment),
           reinterpret_cast<std::uint8_t*>(after_amax),
-          reinterpret_cast<QuantPart*>(after_amax + stretch_bytes)};
+          reinterpret_cast<QuantPart*>(after_amax + chosen_bytes)};
 }
 
 /// Whether kernels need nothing to be known of the tensor before they encode it.
@@ -181,10 +181,10 @@ QuantStats quantize(Device& device, const MatrixView& x, const QuantSpec& spec,
   const Workspace memory = make_workspace(device, problem, need_blocks, statistics);
   problem.state = memory.states;
   problem.block_amax = memory.block_amax;
-  problem.stretched = memory.stretched;
+  problem.chosen = memory.chosen;
 
   first_pass(device, problem, path, need_blocks);
-  if (problem.adaptive) choose_stretch(device, problem);
+  if (is_choice(problem.scaling) && need_blocks) choose_scales(device, problem);
   second_pass(device, problem, path);
   if (!statistics) return {};
   measure(device, problem, options.telemetry == Telemetry::sampled, memory.parts);
