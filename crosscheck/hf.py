@@ -29,7 +29,7 @@ INPUT_TOLERANCE = 0.25
 SERVED_TOLERANCE = 0.2
 TOKENS = 48
 # 64 divides every row, as NVFP4 in GGUF needs it.
-WIDE = {"llama": ["model.hidden=128", "model.ffn=192"], "hybrid": ["model.hidden=128", "model.ffn=192"]}
+WIDE = ["model.hidden=128", "model.ffn=192"]
 
 
 class Report:
@@ -109,6 +109,9 @@ def random_models():
     yield "untied Llama", transformers.LlamaConfig(**common, num_hidden_layers=3, rms_norm_eps=1e-5)
     yield "tied Llama, llama3 positions", transformers.LlamaConfig(**common, num_hidden_layers=2, tie_word_embeddings=True,
                                                                    rope_parameters=llama3)
+    yield "untied Qwen3", transformers.Qwen3Config(**common, num_hidden_layers=3)
+    yield "tied Qwen3, llama3 positions", transformers.Qwen3Config(**common, num_hidden_layers=2, tie_word_embeddings=True,
+                                                                   rope_parameters=llama3)
     # transformers takes time_step_min for the least time step of a prompt, and we import models without such a limit.
     yield "Nemotron-H", transformers.NemotronHConfig(
         **common, hybrid_override_pattern="M-M*-M-", mamba_num_heads=8, mamba_head_dim=16, n_groups=2, ssm_state_size=18,
@@ -125,6 +128,9 @@ def check_imports(binary, folder, report):
             for module in model.modules():
                 if hasattr(module, "dt_bias"):
                     module.dt_bias.data -= 3  # short time steps, which a least one would change
+                if hasattr(module, "q_norm"):  # ones would hide whose is whose
+                    torch.nn.init.normal_(module.q_norm.weight, 1, 0.3)
+                    torch.nn.init.normal_(module.k_norm.weight, 1, 0.3)
             out = folder / f"theirs-{index}-{str(dtype)[6:]}"
             model.save_pretrained(out, max_shard_size=shard)
             tetrad(binary, "import", str(out), "-o", str(out) + "-imported", cwd=folder)
@@ -145,7 +151,7 @@ def expected_weights(binary, checkpoint, config, folder):
               folder / "linears.safetensors")
     tetrad(binary, "quantize", "linears.safetensors", "-o", "quantized.safetensors", "--block", "16x16", cwd=folder)
     quantized = load_file(folder / "quantized.safetensors")
-    is_llama = config["model_type"] == "llama"
+    is_llama = config["model_type"] in ("llama", "qwen3")
     q, kv = (config[key] * config["head_dim"] for key in ("num_attention_heads", "num_key_value_heads"))
     ffn = config["intermediate_size"]
     parts = {"qkv": [("q_proj", q), ("k_proj", kv), ("v_proj", kv)], "down": [("down_proj", None)],
@@ -303,15 +309,15 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         tetrad(binary, "data", "synth", "markov", "-o", "crosscheck-data", "--vocab", "272", "--tokens", "20000", cwd=folder)
-        for config in (HERE / "llama.yaml", HERE / "hybrid.yaml"):
+        for config in (HERE / "llama.yaml", HERE / "qwen3.yaml", HERE / "hybrid.yaml"):
             run = folder / config.stem
-            tetrad(binary, "train", str(config), "--out", str(run), *WIDE[config.stem], "precision.high_precision.first=1",
+            tetrad(binary, "train", str(config), "--out", str(run), *WIDE, "precision.high_precision.first=1",
                    "precision.high_precision.last=1", cwd=folder)
             check_exports(binary, run, config.stem, folder, report)
             check_compressed_tensors(binary, run, config.stem, folder, report)
             check_modelopt(binary, run, config.stem, folder, report)
             check_gguf(binary, run, config.stem, folder, report)
-        for config, tied in (("llama", "false"), ("hybrid", "true")):
+        for config, tied in (("llama", "false"), ("qwen3", "true"), ("hybrid", "true")):
             run = folder / f"{config}-tied-{tied}"
             tetrad(binary, "train", str(HERE / f"{config}.yaml"), "--out", str(run), f"model.tied={tied}", cwd=folder)
             check_exports(binary, run, run.name, folder, report)

@@ -87,7 +87,7 @@ def main():
         folder = pathlib.Path(name)
         # fewer tokens than the models have room for
         tetrad(binary, "tokenizer", "train", str(HERE), "-o", "tokenizer.json", "--vocab", "270", cwd=folder)
-        for model, tokenizer in (("llama", "tokenizer.json"), ("hybrid", "bytes")):
+        for model, tokenizer in (("llama", "tokenizer.json"), ("qwen3", "tokenizer.json"), ("hybrid", "bytes")):
             tetrad(binary, "data", "prepare", str(HERE), "-o", model, "--tokenizer", tokenizer, cwd=folder)
             tetrad(binary, "train", str(HERE / f"{model}.yaml"), "--out", f"run-{model}", f"data.sources.synthetic={model}",
                    *SIZES, cwd=folder)

@@ -62,6 +62,9 @@ class Reference:
         batch, time, _ = x.shape
         qkv = (x @ self.weights[prefix + "qkv.weight"].T).view(batch, time, heads + 2 * kv_heads, dim).transpose(1, 2)
         q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
+        if config.get("qk_norm"):
+            q, k = (rms_norm(t, self.weights[prefix + name], config["norm_epsilon"])
+                    for t, name in ((q, "q_norm.weight"), (k, "k_norm.weight")))
         if config.get("rope"):
             frequencies = rope_frequencies(config["rope"], dim)
             q, k = rotate(q, frequencies), rotate(k, frequencies)

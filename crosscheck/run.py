@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small Llama and a small hybrid model for a few steps, then computes logits, loss and every parameter's
+"""Trains a small Llama, a small Qwen3 and a small hybrid model for a few steps, then computes logits, loss and every parameter's
 gradient of the checkpoints with reference.py and compares them with what the engine says in f32."""
 
 import argparse
@@ -41,6 +41,8 @@ def check(binary, config, folder):
     model = yaml.safe_load((checkpoint / "config.yaml").read_text())["model"]
     if model.get("rope") == "none":
         model["rope"] = None
+    elif model["rope"].get("scaling") == "none":
+        model["rope"]["scaling"] = None
 
     generator = random.Random(1)
     tokens = [[generator.randrange(model["vocab"]) for _ in range(65)] for _ in range(4)]
@@ -85,7 +87,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         tetrad(binary, "data", "synth", "markov", "-o", "crosscheck-data", "--vocab", "272", "--tokens", "20000", cwd=folder)
-        for config in (HERE / "llama.yaml", HERE / "hybrid.yaml"):
+        for config in (HERE / "llama.yaml", HERE / "qwen3.yaml", HERE / "hybrid.yaml"):
             print(f"{config.stem}: against PyTorch {torch.__version__} in double precision")
             good &= check(binary, config, folder)
     print("crosscheck:", "agrees" if good else "DIFFERS")

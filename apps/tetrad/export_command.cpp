@@ -121,9 +121,10 @@ void add_export(CLI::App& app, Action& action) {
       ->required()
       ->type_name("DIR");
   command
-      ->add_option("--to", options->to,
-                   "hf: Hugging Face (Llama or Nemotron-H); modelopt, compressed-tensors: the same in NVFP4, "
-                   "for inference servers; gguf: one file for llama.cpp, in NVFP4 or BF16")
+      ->add_option(
+          "--to", options->to,
+          "hf: Hugging Face (Llama, Qwen3 or Nemotron-H); modelopt, compressed-tensors: the same in NVFP4, "
+          "for inference servers; gguf: one file for llama.cpp, in NVFP4 or BF16")
       ->check(CLI::IsMember({"hf", "modelopt", "compressed-tensors", "gguf"}))
       ->type_name("FORMAT")
       ->capture_default_str();

@@ -45,9 +45,10 @@ void add_import(CLI::App& app, Action& action) {
   auto options = std::make_shared<ImportCommand>();
   CLI::App* command = app.add_subcommand("import", "Import a Hugging Face or GGUF model as a checkpoint");
   command
-      ->add_option("DIR", options->from,
-                   "Hugging Face folder (Llama or Nemotron-H): config.json, safetensors in BF16, F16, F32 or "
-                   "NVFP4, tokenizer.json; or a GGUF file")
+      ->add_option(
+          "DIR", options->from,
+          "Hugging Face folder (Llama, Qwen3 or Nemotron-H): config.json, safetensors in BF16, F16, F32 or "
+          "NVFP4, tokenizer.json; or a GGUF file")
       ->required();
   command->add_option("-o,--out", options->out, "Checkpoint to write")->required()->type_name("CHECKPOINT");
   command->add_flag("--force", options->force, "Replace CHECKPOINT if it is an earlier import");

@@ -27,6 +27,8 @@ namespace {
 
 constexpr const char* kKeyVariable = "TETRAD_API_KEY";
 
+constexpr const char* kAnyTemplate = "auto";  //!< that of the tokenizer
+
 struct ServeOptions {
   ServeOptions() {
     server.address.port = 8000;
@@ -111,6 +113,17 @@ std::int64_t checked_memory(const ServeOptions& options, const Decoder& decoder,
   return all;
 }
 
+/// Null: there is no chat.
+const ChatTemplate* chosen_chat_template(const std::string& name, const Tokenizer* tokenizer) {
+  if (name != kAnyTemplate) return find_chat_template(name);
+  const ChatTemplate* found = tokenizer == nullptr ? nullptr : chat_template_of(*tokenizer);
+  TETRAD_CHECK(
+      found != nullptr,
+      "--chat-template auto: the model's tokenizer has the special tokens of no template that is known "
+      "here, so nothing says how its chats are written: name one, or leave the option out");
+  return found;
+}
+
 CompletionContext context_of(const ServeOptions& options, const LoadedModel& model) {
   CompletionContext context;
   context.model = options.name.empty() ? model.config().model.name : options.name;
@@ -119,7 +132,7 @@ CompletionContext context_of(const ServeOptions& options, const LoadedModel& mod
   context.max_tokens = std::max(context.max_tokens, context.max_length);
   context.tokenizer = tokenizer_of(model);
   context.ends = model.ends_of_text();
-  context.chat = find_chat_template(options.chat_template);
+  context.chat = chosen_chat_template(options.chat_template, context.tokenizer);
   return context;
 }
 
@@ -285,11 +298,12 @@ void add_serve(CLI::App& app, Action& action) {
   add_model_options(*command, options->model);
   add_access(*command, *options);
   command->add_option("--name", options->name, "Name of the model (default: model.name)");
-  std::vector<std::string> templates;
+  std::vector<std::string> templates = {kAnyTemplate};
   for (const ChatTemplate& form : chat_templates()) templates.emplace_back(form.name);
   command
       ->add_option("--chat-template", options->chat_template,
-                   fmt::format("Answer chats, written as {}", fmt::join(templates, ", ")))
+                   fmt::format("Answer chats, written as {}; auto: by the tokenizer's special tokens",
+                               fmt::join(templates, ", ")))
       ->check(CLI::IsMember(templates))
       ->type_name("NAME");
   add_limits(*command, *options);

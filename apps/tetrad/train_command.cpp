@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +21,7 @@
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/http/address.h"
 #include "tetrad/io/json_text.h"
+#include "tetrad/recipe/resolve.h"
 #include "tetrad/train/metrics_server.h"
 #include "tetrad/train/origin.h"
 #include "tetrad/train/preflight.h"
@@ -104,6 +106,18 @@ void print_summary(const Trainer& trainer, const std::filesystem::path& folder, 
     fmt::print("{}: {}\n", name, folder.string());
 }
 
+/// For run.json: who begins the run and how, and what it takes where its configuration says auto.
+nlohmann::json origin_of(const Config& config) {
+  Config taken = config;
+  taken.precision = resolved(config.precision, config.model.blocks());
+  taken.train.seeds = {config.train.data_seed(), config.train.init_seed(), config.train.rounding_seed()};
+  const auto leaves = leaf_texts(taken);
+  const std::map<std::string, std::string> texts(leaves.begin(), leaves.end());
+  nlohmann::json origin = describe_origin(kVersion, kBuildId);
+  for (const std::string& key : differences(config, taken)) origin["taken"][key] = texts.at(key);
+  return origin;
+}
+
 ExitCode run(const TrainOptions& options) {
   if (options.keys) {
     fmt::print("{}", schema_help());
@@ -163,9 +177,8 @@ ExitCode run(const TrainOptions& options) {
                     step_count(config.train)});
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
   if (!config.run.metrics_address.empty()) metrics.emplace(config.run.metrics_address, page);
-  const RunFolder held =
-      resuming ? RunFolder::open(config.run.out)
-               : RunFolder::create(config.run.out, to_yaml(config), describe_origin(kVersion, kBuildId));
+  const RunFolder held = resuming ? RunFolder::open(config.run.out)
+                                  : RunFolder::create(config.run.out, to_yaml(config), origin_of(config));
   const std::filesystem::path& folder = held.path();
   RunLog log(folder / "log.txt", terminal());
   std::vector<std::string> warnings = data_warnings(dataset);

@@ -26,6 +26,9 @@ constexpr const char* kHybrid =
     "model: {pattern: \"M-*-\", hidden: 32, heads: 2, kv_heads: 2, head_dim: 16, ffn: 64, activation: "
     "squared_relu, "
     "vocab: 64, tied: false, rope: none, mamba: {heads: 4, head_dim: 16, groups: 2, state: 15, chunk: 8}}\n";
+constexpr const char* kQwen3 =
+    "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, qk_norm: true, ffn: 48, "
+    "activation: swiglu, vocab: 64, tied: true}\n";
 class KilledRuns : public Training, public ::testing::WithParamInterface<Family> {};
 
 TEST_P(KilledRuns, ResumeToTheBit) {
@@ -71,6 +74,7 @@ TEST_P(KilledRuns, ResumeToTheBit) {
 INSTANTIATE_TEST_SUITE_P(All, KilledRuns,
                          ::testing::Values(Family{"llama_bf16", kLlama, "bf16"},
                                            Family{"llama_nvfp4", kLlama, "nvfp4"},
+                                           Family{"qwen3_nvfp4", kQwen3, "nvfp4"},
                                            Family{"hybrid_bf16", kHybrid, "bf16"},
                                            Family{"hybrid_nvfp4", kHybrid, "nvfp4"}),
                          [](const auto& test) { return test.param.name; });
@@ -297,6 +301,20 @@ TEST_F(InterruptedRuns, DataMayMoveIfItIsTheSame) {
   const Outcome moved = run_tetrad(
       {"train", "--resume", folder_.file("first"), "data.sources.b.path=" + folder_.file("moved")});
   EXPECT_EQ(moved.exit_code, 0) << moved.err;
+}
+
+/// … and with it said, the run is the same.
+TEST_F(Training, WhatAutoStandsForIsRecorded) {
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "run")).exit_code, 0);
+  const auto taken = nlohmann::json::parse(read_file(folder_ / "run" / "run.json")).at("taken");
+  EXPECT_EQ(taken.at("precision.rht.size"), "16");
+  EXPECT_EQ(taken.at("train.seeds.data"), "3");
+  EXPECT_FALSE(taken.contains("precision.high_precision.last")) << "it was said";
+  Words said;
+  for (const auto& [key, value] : taken.items()) said.push_back(key + "=" + value.get<std::string>());
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "said", said)).exit_code, 0);
+  expect_same_run("run", "said");
+  EXPECT_FALSE(nlohmann::json::parse(read_file(folder_ / "said" / "run.json")).contains("taken"));
 }
 
 TEST_F(Training, TwoProcessesDoNotShareAFolder) {

@@ -47,26 +47,29 @@ struct RmsNormPasses {
   Matrix x, y, dy, dx;
   std::vector<float> weight, inverse_rms, dweight;
 
-  RmsNormPasses(Backend& device, const Shape& shape)
+  RmsNormPasses(Backend& device, const Shape& shape, Accumulate accumulate = Accumulate::yes)
       : x(shape.rows, shape.width, normal_values(shape.size(), 1, 2)),
         y(shape.rows, shape.width),
         dy(shape.rows, shape.width, normal_values(shape.size(), 2)),
         dx(shape.rows, shape.width, normal_values(shape.size(), 3)),
-        weight(to_f32(normal_values(shape.width, 4))),
-        inverse_rms(static_cast<std::size_t>(shape.rows), NAN),
+        weight(to_f32(normal_values(shape.width / shape.groups, 4))),
+        inverse_rms(static_cast<std::size_t>(shape.rows * shape.groups), NAN),
         dweight(weight.size(), 0.5f) {
-    device.rms_norm(RmsNormForward{x.view(), weight.data(), kEpsilon, y.mutable_view(), inverse_rms.data()});
+    device.rms_norm(RmsNormForward{x.view(), weight.data(), kEpsilon, y.mutable_view(), inverse_rms.data(),
+                                   shape.groups});
     device.rms_norm(RmsNormBackward{x.view(), weight.data(), inverse_rms.data(), dy.view(), dx.mutable_view(),
-                                    dweight.data()});
+                                    dweight.data(), shape.groups, accumulate});
   }
 };
 
-/// Rows that a block's threads hold in 1, 2, 4 and 8 vectors each, and in more.
+/// Rows that a block's threads hold in 1, 2, 4 and 8 vectors each, and in more; heads, of which some are not
+/// as wide as a thread reads, and of more rows than there are blocks.
 template <typename T>
 void check_rms_norm(Backend& device) {
   for (const Shape& shape : {Shape{1, 8}, Shape{3, 264}, Shape{70, 1024}, Shape{5, 2056}, Shape{4, 4104},
-                             Shape{3, 10248}, Shape{2, 20480}}) {
-    SCOPED_TRACE(fmt::format("{} x {}", shape.rows, shape.width));
+                             Shape{3, 10248}, Shape{2, 20480}, Shape{1, 256, 2}, Shape{70, 1024, 8},
+                             Shape{5, 48, 4}, Shape{3, 5120, 2}, Shape{600, 1024, 64}}) {
+    SCOPED_TRACE(fmt::format("{} x {}, heads {}", shape.rows, shape.width, shape.groups));
     const RmsNormPasses<AlignedMatrix<T>> passes(device, shape);
     const Values weight(passes.weight.begin(), passes.weight.end());
     EXPECT_LT(
@@ -81,6 +84,11 @@ void check_rms_norm(Backend& device) {
     const RmsNormPasses<AlignedMatrix<T>> again(device, shape);
     EXPECT_TRUE(again.y.same_bytes(passes.y) && again.dx.same_bytes(passes.dx));
     EXPECT_EQ(again.dweight, passes.dweight);
+
+    const RmsNormPasses<AlignedMatrix<T>> written(device, shape, Accumulate::no);
+    const RmsNormPasses<Unaligned> expected_written(cpu_backend(), shape, Accumulate::no);
+    EXPECT_LT(relative_error(written.dx.values(), expected_written.dx.values()), kError<T>);
+    EXPECT_TRUE(written.dx.surroundings_are_untouched());
   }
 }
 

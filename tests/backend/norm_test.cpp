@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm and the gated norm against double precision, forward and backward.
 
+#include <fmt/format.h>
+
 #include "oracle/decoder_ops.h"
 #include "support/gradient.h"
 #include "support/matrices.h"
@@ -22,27 +24,57 @@ struct Shape {
 class RmsNorm : public OpTest {};
 
 TEST_P(RmsNorm, ForwardEqualsTheFormula) {
-  for (const auto& [rows, width, groups] : {Shape{1, 1}, Shape{3, 7}, Shape{5, 33}, Shape{70, 256}}) {
+  for (const auto& [rows, width, heads] :
+       {Shape{1, 1}, Shape{3, 7}, Shape{5, 33}, Shape{70, 256}, Shape{1, 4, 4}, Shape{3, 14, 2},
+        Shape{5, 99, 3}, Shape{70, 256, 8}}) {
+    SCOPED_TRACE(fmt::format("{} x {}, heads {}", rows, width, heads));
+    const std::int64_t head = width / heads;  // the oracle sees rows of this width
     const TestMatrix x(storage(), rows, width, random_values(rows * width, 1, 3));
-    const std::vector<double> weight = random_values(width, 2);
+    const std::vector<double> weight = random_values(head, 2);
     const std::vector<float> weight_f32 = to_f32(weight);
     TestMatrix y(storage(), rows, width);
-    std::vector<float> inverse(static_cast<std::size_t>(rows));
+    std::vector<float> inverse(static_cast<std::size_t>(rows * heads));
     device().rms_norm(
-        RmsNormForward{x.view(), weight_f32.data(), kEpsilon, y.mutable_view(), inverse.data()});
-    EXPECT_TRUE(close(y.values(), oracle::rms_norm(x.values(), weight, double{kEpsilon}), dtype(), kForward))
-        << rows << " x " << width;
+        RmsNormForward{x.view(), weight_f32.data(), kEpsilon, y.mutable_view(), inverse.data(), heads});
+    EXPECT_TRUE(close(y.values(), oracle::rms_norm(x.values(), weight, double{kEpsilon}), dtype(), kForward));
     EXPECT_TRUE(y.guards_untouched());
     const std::vector<double> in = x.values();
     std::vector<double> expected_inverse;
-    for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t r = 0; r < rows * heads; ++r) {
       double squares = 0;
-      for (std::int64_t c = 0; c < width; ++c)
-        squares += std::pow(in[static_cast<std::size_t>(r * width + c)], 2);
-      expected_inverse.push_back(1 / std::sqrt(squares / static_cast<double>(width) + double{kEpsilon}));
+      for (std::int64_t c = 0; c < head; ++c)
+        squares += std::pow(in[static_cast<std::size_t>(r * head + c)], 2);
+      expected_inverse.push_back(1 / std::sqrt(squares / static_cast<double>(head) + double{kEpsilon}));
     }
     EXPECT_TRUE(close(inverse, expected_inverse, kForward));
   }
+}
+
+TEST_P(RmsNorm, MayWriteOverWhatItReads) {
+  constexpr Shape kShape{19, 48, 3};
+  const auto& [rows, width, heads] = kShape;
+  const std::vector<float> weight = to_f32(random_values(width / heads, 2));
+  const TestMatrix x(storage(), rows, width, random_values(rows * width, 1, 3));
+  const TestMatrix dy(storage(), rows, width, random_values(rows * width, 3));
+  TestMatrix y(storage(), rows, width);
+  TestMatrix y_in_place(storage(), rows, width, x.values());
+  TestMatrix dx(storage(), rows, width, random_values(rows * width, 4));
+  TestMatrix dx_in_place(storage(), rows, width, dy.values());
+  std::vector<float> inverse(static_cast<std::size_t>(rows * heads));
+  std::vector<float> dweight(weight.size());
+  std::vector<float> dweight_in_place(weight.size());
+  device().rms_norm(RmsNormForward{y_in_place.view(), weight.data(), kEpsilon, y_in_place.mutable_view(),
+                                   inverse.data(), heads});
+  device().rms_norm(
+      RmsNormForward{x.view(), weight.data(), kEpsilon, y.mutable_view(), inverse.data(), heads});
+  EXPECT_TRUE(y_in_place.same_bytes(y));
+  device().rms_norm(RmsNormBackward{x.view(), weight.data(), inverse.data(), dy.view(), dx.mutable_view(),
+                                    dweight.data(), heads, Accumulate::no});
+  device().rms_norm(RmsNormBackward{x.view(), weight.data(), inverse.data(), dx_in_place.view(),
+                                    dx_in_place.mutable_view(), dweight_in_place.data(), heads,
+                                    Accumulate::no});
+  EXPECT_TRUE(dx_in_place.same_bytes(dx));
+  EXPECT_EQ(dweight_in_place, dweight);
 }
 
 TEST_P(RmsNorm, EpsilonDecidesForRowsOfZerosAndTinyValues) {
@@ -65,24 +97,29 @@ struct NormGradients {
 };
 
 NormGradients rms_norm_gradients(Backend& device, const TestMatrix& x, const std::vector<float>& weight,
-                                 const TestMatrix& dy, NormGradients start) {
+                                 const TestMatrix& dy, NormGradients start, std::int64_t heads = 1,
+                                 Accumulate accumulate = Accumulate::yes) {
   const auto rows = x.view().rows;
   TestMatrix y({DType(x.view().dtype), false}, rows, x.view().cols);
-  std::vector<float> inverse(static_cast<std::size_t>(rows));
-  device.rms_norm(RmsNormForward{x.view(), weight.data(), kEpsilon, y.mutable_view(), inverse.data()});
+  std::vector<float> inverse(static_cast<std::size_t>(rows * heads));
+  device.rms_norm(RmsNormForward{x.view(), weight.data(), kEpsilon, y.mutable_view(), inverse.data(), heads});
   device.rms_norm(RmsNormBackward{x.view(), weight.data(), inverse.data(), dy.view(), start.dx.mutable_view(),
-                                  start.dweight.data()});
+                                  start.dweight.data(), heads, accumulate});
   return start;
 }
 
-TEST_P(RmsNorm, BackwardAddsTheGradientsOfTheFormula) {
-  for (const auto& [rows, width, groups] : {Shape{1, 1}, Shape{3, 7}, Shape{70, 19}}) {
+TEST_P(RmsNorm, BackwardAddsOrWritesTheGradientsOfTheFormula) {
+  for (const auto& [rows, width, heads] :
+       {Shape{1, 1}, Shape{3, 7}, Shape{70, 19}, Shape{3, 14, 2}, Shape{70, 18, 3}}) {
+    SCOPED_TRACE(fmt::format("{} x {}, heads {}", rows, width, heads));
     const TestMatrix x(storage(), rows, width, random_values(rows * width, 1, 2));
     const TestMatrix dy(storage(), rows, width, random_values(rows * width, 2));
-    const std::vector<double> weight = random_values(width, 3);
+    const std::vector<double> weight = random_values(width / heads, 3);
     const NormGradients start{{storage(), rows, width, random_values(rows * width, 4)},
-                              to_f32(random_values(width, 5))};
-    const NormGradients got = rms_norm_gradients(device(), x, to_f32(weight), dy, start);
+                              to_f32(random_values(width / heads, 5))};
+    const NormGradients got = rms_norm_gradients(device(), x, to_f32(weight), dy, start, heads);
+    const NormGradients written =
+        rms_norm_gradients(device(), x, to_f32(weight), dy, start, heads, Accumulate::no);
 
     const auto dx = numeric_gradient(
         [&](const std::vector<double>& v) {
@@ -94,10 +131,13 @@ TEST_P(RmsNorm, BackwardAddsTheGradientsOfTheFormula) {
           return dot(oracle::rms_norm(x.values(), v, double{kEpsilon}), dy.values());
         },
         weight);
-    EXPECT_TRUE(close(got.dx.values(), sum_of(start.dx.values(), dx), dtype(), kBackward))
-        << rows << " x " << width;
+    EXPECT_TRUE(close(got.dx.values(), sum_of(start.dx.values(), dx), dtype(), kBackward));
+    if (width > heads) {  // of the gradient of a single value, rounding is what is left
+      EXPECT_TRUE(close(written.dx.values(), dx, dtype(), kBackward));
+    }
     EXPECT_TRUE(close(got.dweight, sum_of(to_f64(start.dweight), dweight), kBackward));
-    EXPECT_TRUE(got.dx.guards_untouched());
+    EXPECT_EQ(written.dweight, got.dweight);
+    EXPECT_TRUE(got.dx.guards_untouched() && written.dx.guards_untouched());
   }
 }
 
@@ -111,6 +151,11 @@ TEST_P(RmsNorm, DoesNotDependOnThreads) {
                             std::vector<float>(kWidth)};
   expect_same_for_any_threads(backend_name(),
                               [&](Backend& on) { return rms_norm_gradients(on, x, weight, dy, start); });
+  constexpr std::int64_t kHeads = 5;
+  const NormGradients of_heads{start.dx, std::vector<float>(kWidth / kHeads)};
+  expect_same_for_any_threads(backend_name(), [&](Backend& on) {
+    return rms_norm_gradients(on, x, weight, dy, of_heads, kHeads, Accumulate::no);
+  });
 }
 
 TEST_P(RmsNorm, RefusesShapesThatDoNotFit) {
@@ -121,6 +166,11 @@ TEST_P(RmsNorm, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(
       device().rms_norm(RmsNormForward{x.view(), weight.data(), kEpsilon, y.mutable_view(), inverse.data()}),
       Error);
+  TestMatrix like_x(storage(), 2, 4);
+  for (const std::int64_t heads : {3, 0})
+    EXPECT_THROW(device().rms_norm(RmsNormForward{x.view(), weight.data(), kEpsilon, like_x.mutable_view(),
+                                                  inverse.data(), heads}),
+                 Error);
 }
 
 TETRAD_INSTANTIATE_OP_TEST(RmsNorm);

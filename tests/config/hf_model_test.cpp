@@ -99,6 +99,33 @@ TEST(HfModel, ReadsTheNewerSpellings) {
   EXPECT_EQ(parse(hybrid), nameless("nemotron-h-8b"));
 }
 
+/// As the file of Qwen3-0.6B says it.
+TEST(HfModel, ReadsQwen3) {
+  const Json json = Json::parse(R"({
+    "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128,
+    "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02, "intermediate_size": 3072,
+    "max_position_embeddings": 40960, "max_window_layers": 28, "num_attention_heads": 16,
+    "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null,
+    "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true,
+    "torch_dtype": "bfloat16", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})");
+  const ModelConfig model = parse(json);
+  EXPECT_TRUE(model.qk_norm);
+  EXPECT_TRUE(model.tied);
+  EXPECT_EQ(model.blocks(), 56);
+  EXPECT_EQ(model.head_dim, 128) << "and not hidden_size / num_attention_heads";
+  EXPECT_EQ(model.kv_heads, 8);
+  EXPECT_EQ(model.rope, (RopeConfig{.theta = 1e6}));
+  EXPECT_EQ(parameter_count(model), 596'049'920);
+  expect_bad_input([&] { parse(with(json, "use_sliding_window", true)); }, {"use_sliding_window"});
+  expect_bad_input([&] { parse(with(json, "attention_bias", true)); }, {"attention_bias"});
+  for (const char* key : {"head_dim", "num_key_value_heads"}) {
+    Json missing = json;
+    missing.erase(key);
+    expect_bad_input([&] { parse(missing); }, {key, "missing"});
+  }
+}
+
 TEST(HfModel, NeedsNoHeadsWithoutAttention) {
   Json json = with(nemotron_json(), "hybrid_override_pattern", "M-M-");
   json["num_hidden_layers"] = 4;

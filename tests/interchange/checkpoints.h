@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Small checkpoints of both families, as a run leaves them.
+// Small checkpoints of all families, as a run leaves them.
 
 #include <gtest/gtest.h>
 
@@ -34,6 +34,15 @@ inline ModelConfig small_llama(bool tied) {
   model.vocab = 272;
   model.tied = tied;
   model.rope = RopeConfig{.theta = 10000, .scaling = RopeScaling{8, 1, 4, 64}};
+  return model;
+}
+
+/// Without scaling of positions, which llama.cpp does not have for it.
+inline ModelConfig small_qwen3(bool tied) {
+  ModelConfig model = small_llama(tied);
+  model.name = "small-qwen3";
+  model.qk_norm = true;
+  model.rope->scaling.reset();
   return model;
 }
 
@@ -128,10 +137,9 @@ struct Example {
 };
 
 inline std::vector<Example> examples() {
-  return {{"llama_tied", small_llama(true)},
-          {"llama_untied", small_llama(false)},
-          {"hybrid_tied", small_hybrid(true)},
-          {"hybrid_untied", small_hybrid(false)}};
+  return {{"llama_tied", small_llama(true)},   {"llama_untied", small_llama(false)},
+          {"qwen3_tied", small_qwen3(true)},   {"qwen3_untied", small_qwen3(false)},
+          {"hybrid_tied", small_hybrid(true)}, {"hybrid_untied", small_hybrid(false)}};
 }
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's

@@ -189,8 +189,9 @@ TEST_P(GgufFamilies, HoldsTheValuesOfTheForwardPass) {
     }
   }
   EXPECT_EQ(file.tensors.size(), tensors);
-  EXPECT_GT(packed, is_llama ? 8 : 3);
-  EXPECT_EQ(file.texts.at("general.architecture"), is_llama ? "llama" : "nemotron_h");
+  const bool is_hybrid = source.family() == Family::nemotron_h;
+  EXPECT_GT(packed, is_hybrid ? 3 : 8);
+  EXPECT_EQ(file.texts.at("general.architecture"), is_llama ? "llama" : is_hybrid ? "nemotron_h" : "qwen3");
   EXPECT_EQ(file.numbers.at("general.file_type"), 39);
 }
 
@@ -265,6 +266,25 @@ TEST_F(Gguf, MetadataIsWhatLlamaCppReads) {
   ASSERT_EQ(factors.size(), 16U);
   EXPECT_EQ(factors.front(), 1.0f);
   EXPECT_FLOAT_EQ(factors.back(), 8.0f);
+}
+
+/// llama.cpp rotates its heads as we do, and without factors.
+TEST_F(Gguf, AModelWithNormsOfHeadsIsAQwen3) {
+  ModelConfig model = small_qwen3(false);
+  make_checkpoint(path("run"), small_config(model));
+  run_export(CheckpointSource(path("run")), "model.gguf");
+  const PlainGguf file(read_file(path("model.gguf")));
+  EXPECT_EQ(file.numbers.at("qwen3.block_count"), 3);
+  EXPECT_EQ(file.numbers.at("qwen3.attention.key_length"), 32);
+  EXPECT_EQ(file.numbers.at("qwen3.attention.head_count_kv"), 2);
+  for (const char* name : {"blk.2.attn_q_norm.weight", "blk.2.attn_k_norm.weight"})
+    EXPECT_EQ(file.tensors.at(name).extents, (std::vector<std::uint64_t>{32})) << name;
+
+  model.rope->scaling = RopeScaling{8, 1, 4, 64};
+  make_checkpoint(path("scaled"), small_config(model));
+  const CheckpointSource scaled(path("scaled"));
+  expect_bad_input([&] { run_export(scaled, "scaled.gguf"); }, {"model.rope.scaling", "--to hf"});
+  EXPECT_FALSE(fs::exists(path("scaled.gguf")));
 }
 
 TEST_F(Gguf, MetadataOfAHybridIsWhatLlamaCppReads) {
@@ -450,7 +470,7 @@ TEST_F(BadGguf, Headers) {
 
 TEST_F(BadGguf, Metadata) {
   bad_.replace(good_.find("nemotron_h"), 10, "nemotron_g");
-  expect_refused({"nemotron_g", "only llama and nemotron_h"});
+  expect_refused({"nemotron_g", "only llama, qwen3 and nemotron_h"});
   put(behind("nemotron_h.block_count") + 4, std::uint32_t{0xFFFFFFFF});
   expect_refused({"block_count is 4294967295", "2048"});
   put(behind("nemotron_h.block_count") + 4, std::uint32_t{4});

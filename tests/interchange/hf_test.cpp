@@ -152,6 +152,11 @@ TEST_F(Hf, TensorsAreCalledAsEverybodyCallsThem) {
                                                          {"mlp.gate_proj.weight", {192, 64}},
                                                          {"mlp.up_proj.weight", {192, 64}},
                                                          {"mlp.down_proj.weight", {64, 192}}}));
+  make_checkpoint(path("qwen3"), small_config(small_qwen3(false)));
+  export_hf(one_thread(), CheckpointSource(path("qwen3")), path("qwen3-hf"), {DType::bf16, kOneFile});
+  Shapes qwen3 = shapes_in(llama, "model.layers.2.");
+  qwen3["self_attn.q_norm.weight"] = qwen3["self_attn.k_norm.weight"] = {32};
+  EXPECT_EQ(shapes_in(path("qwen3-hf") / "model.safetensors", "model.layers.2."), qwen3);
   make_checkpoint(path("hybrid"), small_config(small_hybrid(true)));
   export_hf(one_thread(), CheckpointSource(path("hybrid")), path("hybrid-hf"), {DType::bf16, kOneFile});
   const fs::path hybrid = path("hybrid-hf") / "model.safetensors";
@@ -278,6 +283,16 @@ TEST_F(Hf, FilesAreAsTransformersWantsThem) {
   EXPECT_FALSE(index["weight_map"].contains("lm_head.weight"));
 }
 
+TEST_F(Hf, AModelWithNormsOfHeadsIsAQwen3) {
+  make_checkpoint(path("run"), small_config(small_qwen3(true)));
+  export_hf(one_thread(), CheckpointSource(path("run")), path("hf"), {});
+  const Json config = json(path("hf") / "config.json");
+  EXPECT_EQ(config["architectures"], Json({"Qwen3ForCausalLM"}));
+  EXPECT_EQ(config["model_type"], "qwen3");
+  EXPECT_EQ(config["head_dim"], 32);
+  EXPECT_EQ(config["attention_bias"], false);
+}
+
 /// transformers takes this value for the least time step; where it sets initial values, it wants its
 /// logarithm.
 TEST_F(Hf, NoTimeStepIsTooSmall) {
@@ -333,6 +348,11 @@ TEST_F(Hf, ModelsThatNobodyElseHasAreRefused) {
   ModelConfig model = small_llama(false);
   model.rope.reset();
   expect_bad_input([&] { family_of(model); }, {"neither a Llama", "Nemotron-H", "no RoPE"});
+  model = small_hybrid(false);
+  model.qk_norm = true;
+  expect_bad_input([&] { family_of(model); }, {"QK-norm"});
+  model.pattern = "M-M";  // it has no attention that could have one
+  EXPECT_EQ(family_of(model), Family::nemotron_h);
   model = small_hybrid(false);
   model.activation = Activation::swiglu;
   expect_bad_input([&] { family_of(model); }, {"SwiGLU"});

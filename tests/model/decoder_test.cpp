@@ -407,7 +407,8 @@ TEST_P(DecoderFamilies, EveryRecipeLearns) {
 /// Gradients of a step, and the logits of a text that is read in two parts: every operation of the backend.
 TEST(DecoderOnEveryInstructionSet, ComputesTheSameBits) {
   const std::vector<std::string> sets = cpu_instruction_sets().usable;
-  for (const auto& [name, config] : {Family{"llama", tiny_llama()}, Family{"hybrid", tiny_hybrid()}})
+  for (const auto& [name, config] :
+       {Family{"llama", tiny_llama()}, Family{"qwen3", tiny_qwen3()}, Family{"hybrid", tiny_hybrid()}})
     for (const auto& [recipe, storage] : {std::pair{"bf16", DType::f32},
                                           {"bf16", DType::bf16},
                                           {"nvfp4", DType::bf16},
@@ -439,7 +440,8 @@ TEST(DecoderOnEveryInstructionSet, ComputesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(
     All, DecoderFamilies,
     ::testing::Combine(::testing::ValuesIn(backend_names()),
-                       ::testing::Values(Family{"llama", tiny_llama()}, Family{"hybrid", tiny_hybrid()})),
+                       ::testing::Values(Family{"llama", tiny_llama()}, Family{"qwen3", tiny_qwen3()},
+                                         Family{"hybrid", tiny_hybrid()})),
     [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param).name; });
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -537,15 +539,28 @@ TEST_P(Initialization, HasTheDocumentedDistributions) {
 }
 
 TEST_P(Initialization, DecaysMatricesOnly) {
-  Decoder decoder(device(), tiny_hybrid(), 1, 16);
-  for (const auto& parameter : decoder.parameters()) {
-    const bool matrix = parameter->name.ends_with(".weight") && parameter->shape.size() == 2 &&
-                        !parameter->name.ends_with("conv.weight");
-    EXPECT_EQ(parameter->decay, matrix) << parameter->name;
+  for (const ModelConfig& config : {tiny_hybrid(), tiny_qwen3()}) {
+    Decoder decoder(device(), config, 1, 16);
+    for (const auto& parameter : decoder.parameters()) {
+      const bool matrix = parameter->name.ends_with(".weight") && parameter->shape.size() == 2 &&
+                          !parameter->name.ends_with("conv.weight");
+      EXPECT_EQ(parameter->decay, matrix) << parameter->name;
+    }
+    std::int64_t total = 0;
+    for (const auto& parameter : decoder.parameters()) total += parameter->value.size();
+    EXPECT_EQ(total, parameter_count(config));
   }
-  std::int64_t total = 0;
-  for (const auto& parameter : decoder.parameters()) total += parameter->value.size();
-  EXPECT_EQ(total, parameter_count(tiny_hybrid()));
+}
+
+/// The weights of the same model without them, and ones.
+TEST_P(Initialization, NormsOfHeadsBeginWithOnesAndChangeNothingElse) {
+  const auto plain = weights(tiny_llama(), 1);
+  const auto normed = weights(tiny_qwen3(), 1);
+  EXPECT_EQ(normed.size(), plain.size() + 4);
+  for (const auto& [name, values] : normed) {
+    const auto found = plain.find(name);
+    EXPECT_EQ(values, found == plain.end() ? std::vector<double>(8, 1.0) : found->second) << name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Initialization, ::testing::ValuesIn(backend_names()), BackendTestName());

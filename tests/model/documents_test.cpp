@@ -186,7 +186,10 @@ double relative_distance(const std::map<std::string, std::vector<double>>& a,
 class MaskedDocuments : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   Backend& device() { return backend(std::get<0>(GetParam())); }
-  ModelConfig config() { return std::get<1>(GetParam()) == "llama" ? tiny_llama() : tiny_hybrid(); }
+  ModelConfig config() {
+    const std::string& family = std::get<1>(GetParam());
+    return family == "llama" ? tiny_llama() : family == "qwen3" ? tiny_qwen3() : tiny_hybrid();
+  }
   /// Documents of one token and shorter than the convolution, chunks of 8 tokens.
   Case small_case() { return {config(), {{5, 1, 11, 7}, {2, 22}}}; }
 };
@@ -269,7 +272,7 @@ std::string name_of_test(const ::testing::TestParamInfo<std::tuple<std::string, 
 
 INSTANTIATE_TEST_SUITE_P(All, MaskedDocuments,
                          ::testing::Combine(::testing::ValuesIn(backend_names()),
-                                            ::testing::Values("llama", "hybrid")),
+                                            ::testing::Values("llama", "qwen3", "hybrid")),
                          name_of_test);
 
 }  // namespace

@@ -128,7 +128,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& [family, model] :
-       {std::pair("llama", tiny_llama()), std::pair("hybrid", longer_hybrid())}) {
+       {std::pair("llama", tiny_llama()), {"qwen3", tiny_qwen3()}, {"hybrid", longer_hybrid()}}) {
     for (const char* recipe : {"bf16", "fp8", "mxfp4", "nvfp4"})
       all.push_back({std::string(family) + "_" + recipe, {model, precision(recipe)}});
     all.push_back({std::string(family) + "_f32", {model, precision("bf16"), DType::f32}});
@@ -201,6 +201,14 @@ TEST_P(RecomputationOnABackend, CheapDropsWhatPassesOverMemoryGiveAgain) {
   EXPECT_EQ(train(device(), llama_nvfp4, Recompute::none).saved_bytes,
             train(device(), llama_nvfp4, Recompute::cheap).saved_bytes)
       << "codes are kept: there is nothing to compute again";
+
+  const Setting qwen3_nvfp4{tiny_qwen3(), precision("nvfp4")};
+  EXPECT_EQ(train(device(), qwen3_nvfp4, Recompute::none).saved_bytes -
+                train(device(), qwen3_nvfp4, Recompute::cheap).saved_bytes,
+            kElement * kTokens * 2 * (4 + 2) * 8)
+      << "queries and keys of two blocks, normed and rotated";
+  EXPECT_EQ(train(device(), qwen3_nvfp4, Recompute::cheap).saved_bytes,
+            train(device(), llama_nvfp4, Recompute::cheap).saved_bytes);
 
   const Setting hybrid_nvfp4{longer_hybrid(), precision("nvfp4")};
   EXPECT_EQ(train(device(), hybrid_nvfp4, Recompute::none).saved_bytes -

@@ -9,6 +9,7 @@
 #include "tetrad/serve/chat_template.h"
 #include "tetrad/serve/completion_stream.h"
 #include "tetrad/serve/completions.h"
+#include "tetrad/tokenizer/bpe.h"
 
 namespace tetrad::testing::chat_test {
 namespace {
@@ -44,6 +45,26 @@ TEST(ChatTemplate, WritesWhatModelsWereTrainedOn) {
   EXPECT_EQ(render_chat(*find_chat_template("plain"), conversation),
             "System: Be brief.\n\nUser: Hi\n\nAssistant: Hello\n\nUser: Bye\n\nAssistant:");
   EXPECT_EQ(find_chat_template("jinja"), nullptr);
+}
+
+TEST(ChatTemplate, IsThatOfTheSpecialTokens) {
+  const auto tokenizer = [](const std::vector<std::string>& marks, bool special = true) {
+    BpeDefinition definition = byte_definition();
+    for (const std::string& mark : marks) {
+      definition.added.push_back(
+          {.id = static_cast<std::int32_t>(definition.tokens.size()), .content = mark, .special = special});
+      definition.tokens.emplace_back();
+    }
+    return std::make_unique<BpeTokenizer>(definition);
+  };
+  const auto of = [&](const std::vector<std::string>& marks) { return chat_template_of(*tokenizer(marks)); };
+  EXPECT_EQ(of({"<|endoftext|>", "<|im_start|>", "<|im_end|>"}), find_chat_template("chatml"));
+  EXPECT_EQ(of({"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}),
+            find_chat_template("llama3"));
+  EXPECT_EQ(of({"<|im_start|>"}), nullptr);
+  EXPECT_EQ(of({}), nullptr);
+  EXPECT_EQ(chat_template_of(*tokenizer({"<|im_start|>", "<|im_end|>"}, false)), nullptr);
+  EXPECT_EQ(chat_template_of(byte_tokenizer), nullptr);
 }
 
 TEST(ChatTemplate, MessagesCannotPretendToBeOthers) {

@@ -22,6 +22,13 @@ inline ModelConfig tiny_llama() {
   return config;
 }
 
+/// A Qwen3: the same with norms of queries and keys.
+inline ModelConfig tiny_qwen3() {
+  ModelConfig config = tiny_llama();
+  config.qk_norm = true;
+  return config;
+}
+
 /// A hybrid: Mamba-2, squared ReLU, attention without positions, a head of its own.
 inline ModelConfig tiny_hybrid() {
   ModelConfig config = tiny_llama();

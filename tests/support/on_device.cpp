@@ -229,16 +229,18 @@ void OnDevice::embedding(const EmbeddingBackward& op) {
 
 void OnDevice::rms_norm(const RmsNormForward& op) {
   Staged staged(device_);
-  device_.rms_norm(RmsNormForward{staged.in(op.x), staged.in(op.weight, op.x.cols), op.epsilon,
-                                  staged.out(op.y), staged.out(op.inverse_rms, op.x.rows)});
+  device_.rms_norm(RmsNormForward{staged.in(op.x), staged.in(op.weight, op.x.cols / op.heads), op.epsilon,
+                                  staged.out(op.y), staged.out(op.inverse_rms, group_count(op.x, op.heads)),
+                                  op.heads});
   staged.finish();
 }
 
 void OnDevice::rms_norm(const RmsNormBackward& op) {
   Staged staged(device_);
-  device_.rms_norm(RmsNormBackward{staged.in(op.x), staged.in(op.weight, op.x.cols),
-                                   staged.in(op.inverse_rms, op.x.rows), staged.in(op.dy), staged.out(op.dx),
-                                   staged.out(op.dweight, op.x.cols)});
+  device_.rms_norm(RmsNormBackward{staged.in(op.x), staged.in(op.weight, op.x.cols / op.heads),
+                                   staged.in(op.inverse_rms, group_count(op.x, op.heads)), staged.in(op.dy),
+                                   staged.out(op.dx), staged.out(op.dweight, op.x.cols / op.heads), op.heads,
+                                   op.accumulate});
   staged.finish();
 }
 

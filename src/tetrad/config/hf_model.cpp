@@ -186,6 +186,17 @@ ModelConfig llama(const Fields& fields) {
   return model;
 }
 
+/// A Llama with norms of queries and keys. Heads do not follow from other fields: transformers would take
+/// those of one size of Qwen3.
+ModelConfig qwen3(const Fields& fields) {
+  ModelConfig model = llama(fields);
+  model.qk_norm = true;
+  model.kv_heads = fields.whole("num_key_value_heads");
+  model.head_dim = fields.whole("head_dim");
+  fields.require_flag("use_sliding_window", false, false);
+  return model;
+}
+
 std::string hybrid_pattern(const Fields& fields) {
   std::string pattern = fields.text("hybrid_override_pattern", "");
   if (const Json* types = fields.find("layers_block_type"); types != nullptr && pattern.empty()) {
@@ -249,8 +260,11 @@ ModelConfig nemotron_h(const Fields& fields) {
 
 struct Kind {
   std::string_view model_type, architecture;
+  ModelConfig (*read)(const Fields& fields);
 };
-constexpr Kind kKinds[] = {{"llama", "LlamaForCausalLM"}, {"nemotron_h", "NemotronHForCausalLM"}};
+constexpr Kind kKinds[] = {{"llama", "LlamaForCausalLM", llama},
+                           {"qwen3", "Qwen3ForCausalLM", qwen3},
+                           {"nemotron_h", "NemotronHForCausalLM", nemotron_h}};
 
 std::string architecture(const Fields& fields) {
   const Json* list = fields.find("architectures");
@@ -275,10 +289,12 @@ Json parse_hf_json(std::string_view text, const std::string& name) {
 ModelConfig parse_hf_model(std::string_view json, const std::string& name) {
   const Fields fields(parse_hf_json(json, name), name);
   const std::string kind = architecture(fields);
-  TETRAD_CHECK(kind == "LlamaForCausalLM" || kind == "NemotronHForCausalLM",
-               "{}: the architecture {} is not supported: only LlamaForCausalLM and NemotronHForCausalLM are",
+  const auto* known = std::ranges::find(kKinds, std::string_view(kind), &Kind::architecture);
+  TETRAD_CHECK(known != std::end(kKinds),
+               "{}: the architecture {} is not supported: only LlamaForCausalLM, Qwen3ForCausalLM and "
+               "NemotronHForCausalLM are",
                name, shown(kind));
-  ModelConfig model = kind == "LlamaForCausalLM" ? llama(fields) : nemotron_h(fields);
+  ModelConfig model = known->read(fields);
   try {
     validate(model);
   } catch (const Error& error) {

@@ -61,6 +61,7 @@ void describe(V& v, ModelConfig& c) {
   v.field("heads", c.heads, "query heads of an attention block", at_least(0));
   v.field("kv_heads", c.kv_heads, "key and value heads", at_least(0));
   v.field("head_dim", c.head_dim, "width of a head", at_least(0));
+  v.field("qk_norm", c.qk_norm, "a norm of each query and each key, before positions, as in Qwen3");
   v.field("ffn", c.ffn, "inner width of a feed-forward block", at_least(0));
   v.field("activation", c.activation, "of feed-forward blocks: swiglu or squared_relu");
   v.field("rope", c.rope, "rotary positions, or none");

@@ -2,6 +2,7 @@
 #include "tetrad/interchange/gguf_model.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "tetrad/core/error.h"
@@ -12,7 +13,12 @@ namespace {
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
-std::string architecture(Family family) { return family == Family::llama ? "llama" : "nemotron_h"; }
+/// As llama.cpp calls the families; in the order of Family.
+constexpr std::array<std::string_view, 3> kArchitectures = {"llama", "qwen3", "nemotron_h"};
+
+std::string architecture(Family family) {
+  return std::string(kArchitectures[static_cast<std::size_t>(family)]);
+}
 
 /// Per block of the pattern: `value` where the letter is there, else 0.
 std::vector<std::int32_t> where_letter(const ModelConfig& model, char letter, std::int64_t value) {
@@ -30,19 +36,23 @@ bool is_printable(std::string_view text) {
 
 constexpr const char* kScalingPrefix = "tetrad.rope.scaling.";
 
-void add_llama(GgufMetadata& metadata, const ModelConfig& model) {
+void add_llama(GgufMetadata& metadata, const ModelConfig& model, const std::string& prefix) {
   const RopeConfig& rope = model.rope.value();
-  metadata.insert(metadata.end(), {{"llama.feed_forward_length", u32(model.ffn)},
-                                   {"llama.attention.head_count_kv", u32(model.kv_heads)},
-                                   {"llama.rope.dimension_count", u32(model.head_dim)},
-                                   {"llama.rope.freq_base", static_cast<float>(rope.theta)}});
+  metadata.insert(metadata.end(), {{prefix + "feed_forward_length", u32(model.ffn)},
+                                   {prefix + "attention.head_count_kv", u32(model.kv_heads)},
+                                   {prefix + "rope.dimension_count", u32(model.head_dim)},
+                                   {prefix + "rope.freq_base", static_cast<float>(rope.theta)}});
   if (!rope.scaling) return;
+  TETRAD_CHECK(
+      !model.qk_norm,
+      "llama.cpp has no scaling of positions (model.rope.scaling) for models with norms of queries and "
+      "keys (model.qk_norm), which are Qwen3 to it: export with --to hf");
   // llama.cpp has the result of the scaling (rope_freqs.weight), from which it cannot be recovered.
-  const std::string prefix = kScalingPrefix;
-  metadata.insert(metadata.end(), {{prefix + "factor", rope.scaling->factor},
-                                   {prefix + "low_freq_factor", rope.scaling->low_freq_factor},
-                                   {prefix + "high_freq_factor", rope.scaling->high_freq_factor},
-                                   {prefix + "original_context", u32(rope.scaling->original_context)}});
+  const std::string scaling = kScalingPrefix;
+  metadata.insert(metadata.end(), {{scaling + "factor", rope.scaling->factor},
+                                   {scaling + "low_freq_factor", rope.scaling->low_freq_factor},
+                                   {scaling + "high_freq_factor", rope.scaling->high_freq_factor},
+                                   {scaling + "original_context", u32(rope.scaling->original_context)}});
 }
 
 void add_nemotron_h(GgufMetadata& metadata, const ModelConfig& model) {
@@ -174,7 +184,7 @@ std::vector<std::int64_t> gguf_shape(const Piece& piece, const ModelConfig& mode
 bool gguf_has_negative_exponential(const Piece& piece) { return piece.names.hf.ends_with("mixer.A_log"); }
 
 std::int64_t gguf_source_row(const Piece& piece, const ModelConfig& model, std::int64_t row) {
-  if (piece.role == Role::other || !model.rope) return row;
+  if (piece.role == Role::other || family_of(model) != Family::llama) return row;
   const std::int64_t head = row / model.head_dim;
   const std::int64_t within = row % model.head_dim;
   return head * model.head_dim + within % 2 * (model.head_dim / 2) + within / 2;
@@ -184,7 +194,7 @@ GgufMetadata gguf_metadata(const ModelConfig& model, Family family, std::int64_t
   constexpr std::uint32_t kMostlyNvfp4 = 39;
   constexpr std::uint32_t kMostlyBf16 = 32;
   const std::string prefix = architecture(family) + ".";
-  const std::int64_t layers = family == Family::llama ? model.blocks() / 2 : model.blocks();
+  const std::int64_t layers = has_paired_blocks(family) ? model.blocks() / 2 : model.blocks();
   GgufMetadata metadata = {
       {"general.architecture", architecture(family)},
       {"general.type", std::string("model")},
@@ -200,8 +210,8 @@ GgufMetadata gguf_metadata(const ModelConfig& model, Family family, std::int64_t
       {prefix + "attention.value_length", u32(model.head_dim)},
       {prefix + "attention.layer_norm_rms_epsilon", model.norm_epsilon},
   };
-  if (family == Family::llama)
-    add_llama(metadata, model);
+  if (has_paired_blocks(family))
+    add_llama(metadata, model, prefix);
   else
     add_nemotron_h(metadata, model);
   return metadata;
@@ -217,8 +227,8 @@ std::vector<float> gguf_rope_factors(const ModelConfig& model) {
 
 ModelConfig read_gguf_model_config(const GgufHeader& header) {
   const auto* kind = header.find<std::string>("general.architecture");
-  TETRAD_CHECK(kind != nullptr && (*kind == "llama" || *kind == "nemotron_h"),
-               "{}: the architecture {} is not supported: only llama and nemotron_h are", header.where,
+  TETRAD_CHECK(kind != nullptr && std::ranges::find(kArchitectures, *kind) != kArchitectures.end(),
+               "{}: the architecture {} is not supported: only llama, qwen3 and nemotron_h are", header.where,
                kind == nullptr ? "(none)" : quoted_name(*kind));
   const Metadata metadata(header, *kind);
   constexpr std::int64_t kMaxLayers = 2048;
@@ -234,10 +244,11 @@ ModelConfig read_gguf_model_config(const GgufHeader& header) {
                    : model.heads > 0     ? model.hidden / model.heads
                                          : 0;
   model.tied = header.find_tensor("output.weight") == nullptr;
-  if (*kind == "llama")
-    read_llama(model, layers, metadata);
-  else
+  model.qk_norm = *kind == architecture(Family::qwen3);
+  if (*kind == architecture(Family::nemotron_h))
     read_nemotron_h(model, layers, metadata);
+  else
+    read_llama(model, layers, metadata);
   const GgufTensor* embedding = header.find_tensor("token_embd.weight");
   TETRAD_CHECK(embedding != nullptr && embedding->shape.size() == 2,
                "{}: token_embd.weight is missing or not a matrix: export the file again", header.where);

@@ -24,11 +24,12 @@ std::vector<std::int64_t> gguf_shape(const Piece& piece, const ModelConfig& mode
 /// Whether llama.cpp has A = -exp(A_log), where we have A_log.
 bool gguf_has_negative_exponential(const Piece& piece);
 
-/// The row of ours that lies at `row` there. llama.cpp turns neighbours (2i, 2i+1) of a head, we turn halves
-/// (i, i + dim/2), so Llama's queries and keys are reordered.
+/// The row of ours that lies at `row` there. llama.cpp turns neighbours (2i, 2i+1) of Llama's heads, we turn
+/// halves (i, i + dim/2) as it does with Qwen3's, so Llama's queries and keys are reordered.
 std::int64_t gguf_source_row(const Piece& piece, const ModelConfig& model, std::int64_t row);
 
-/// general.*, the sizes, and what is needed to read our own files back.
+/// general.*, the sizes, and what is needed to read our own files back. Throws Error (bad input) for what
+/// llama.cpp does not have.
 GgufMetadata gguf_metadata(const ModelConfig& model, Family family, std::int64_t context, bool has_nvfp4);
 
 /// What frequencies are divided by. Empty: by nothing.

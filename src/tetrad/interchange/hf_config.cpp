@@ -63,8 +63,10 @@ void add_rope(Json& json, const RopeConfig& rope) {
                           {"original_max_position_embeddings", rope.scaling->original_context}};
 }
 
+/// Llama's, and that of Qwen3, which differs in nothing that needs another field.
 Json llama(const ModelConfig& model, const HfConfigOptions& options) {
-  Json json = {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}};
+  Json json = {{"architectures", {model.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
+               {"model_type", model.qk_norm ? "qwen3" : "llama"}};
   json["num_hidden_layers"] = model.blocks() / 2;
   json["hidden_act"] = "silu";
   json["rms_norm_eps"] = shortest(model.norm_epsilon);
@@ -101,7 +103,7 @@ Json nemotron_h(const ModelConfig& model, const HfConfigOptions& options) {
 }  // namespace
 
 Json hf_config(const ModelConfig& model, Family family, const HfConfigOptions& options) {
-  return family == Family::llama ? llama(model, options) : nemotron_h(model, options);
+  return has_paired_blocks(family) ? llama(model, options) : nemotron_h(model, options);
 }
 
 Json hf_generation_config(const HfConfigOptions& options) {

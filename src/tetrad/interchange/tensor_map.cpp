@@ -48,14 +48,16 @@ std::vector<Piece> pieces_of(const ModelConfig& model, Family family, const Para
 
 Family family_of(const ModelConfig& model) {
   const bool gated = model.activation == Activation::swiglu;
-  if (is_pairs_of_attention_and_ffn(model.pattern) && gated && model.rope) return Family::llama;
+  if (is_pairs_of_attention_and_ffn(model.pattern) && gated && model.rope)
+    return model.qk_norm ? Family::qwen3 : Family::llama;
   const bool has_ffn = model.pattern.find('-') != std::string::npos;
   const bool has_attention = model.pattern.find('*') != std::string::npos;
-  if ((!has_ffn || !gated) && (!has_attention || !model.rope)) return Family::nemotron_h;
+  if ((!has_ffn || !gated) && (!has_attention || (!model.rope && !model.qk_norm))) return Family::nemotron_h;
   fail(
-      "the model (pattern {}, {}, {}) is neither a Llama (pattern *-*-…, SwiGLU, RoPE) nor a Nemotron-H (any "
-      "pattern, squared ReLU, no RoPE), so no other program could run it",
-      model.pattern, gated ? "SwiGLU" : "squared ReLU", model.rope ? "RoPE" : "no RoPE");
+      "the model (pattern {}, {}, {}, {}) is neither a Llama or Qwen3 (pattern *-*-…, SwiGLU, RoPE) nor a "
+      "Nemotron-H (any pattern, squared ReLU, no RoPE, no QK-norm), so no other program could run it",
+      model.pattern, gated ? "SwiGLU" : "squared ReLU", model.rope ? "RoPE" : "no RoPE",
+      model.qk_norm ? "QK-norm" : "no QK-norm");
 }
 
 std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
@@ -75,7 +77,7 @@ std::vector<MappedParameter> tensor_map(const ModelConfig& model, Family family)
   }
   if (model.tied) {
     map.front().copy = Piece{names_outside(family, "head.weight"), map.front().shape};
-    map.front().writes_copy = family != Family::llama;
+    map.front().writes_copy = family == Family::nemotron_h;
   }
   return map;
 }

@@ -20,7 +20,7 @@ Family family_of(const ModelConfig& model);
 /// What a piece is to those who need to know more than its name.
 enum class Role : std::uint8_t {
   other,
-  query,  //!< llama.cpp wants the rows of queries and keys in another order
+  query,  //!< llama.cpp wants the rows of Llama's queries and keys in another order
   key,
 };
 
@@ -40,7 +40,7 @@ struct MappedParameter {
   std::string linear = {};          //!< name of the linear layer whose weight this is; empty: of none
   /// A second copy of a tied embedding, which readers accept if it is equal.
   std::optional<Piece> copy = {};
-  bool writes_copy = false;  //!< transformers ties Llama's head, but not Nemotron-H's
+  bool writes_copy = false;  //!< transformers ties the heads of Llama and Qwen3, but not Nemotron-H's
 
   std::int64_t rows() const { return shape.front(); }
   std::int64_t columns() const;  //!< elements of a row; 1 for vectors

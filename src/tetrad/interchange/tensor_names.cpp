@@ -25,6 +25,8 @@ constexpr auto kLlama = std::to_array<Row>({
     {'*', "qkv.weight", "k", "self_attn.k_proj.weight", "attn_k.weight"},
     {'*', "qkv.weight", "v", "self_attn.v_proj.weight", "attn_v.weight"},
     {'*', "out.weight", "", "self_attn.o_proj.weight", "attn_output.weight"},
+    {'*', "q_norm.weight", "", "self_attn.q_norm.weight", "attn_q_norm.weight"},  // Qwen3's, like the next
+    {'*', "k_norm.weight", "", "self_attn.k_norm.weight", "attn_k_norm.weight"},
     {'-', "norm.weight", "", "post_attention_layernorm.weight", "ffn_norm.weight"},
     {'-', "up.weight", "gate", "mlp.gate_proj.weight", "ffn_gate.weight"},
     {'-', "up.weight", "up", "mlp.up_proj.weight", "ffn_up.weight"},
@@ -55,7 +57,8 @@ constexpr auto kNemotronH = std::to_array<Row>({
 });
 
 const Row& find_row(Family family, char letter, std::string_view parameter, std::string_view part) {
-  const auto rows = family == Family::llama ? std::span<const Row>(kLlama) : std::span<const Row>(kNemotronH);
+  const auto rows =
+      has_paired_blocks(family) ? std::span<const Row>(kLlama) : std::span<const Row>(kNemotronH);
   const auto found = std::ranges::find_if(rows, [&](const Row& row) {
     return row.letter == letter && row.parameter == parameter && row.part == part;
   });
@@ -76,9 +79,9 @@ TensorNames names_outside(Family family, std::string_view parameter) {
 TensorNames names_in_block(Family family, std::int64_t block, char letter, std::string_view parameter,
                            std::string_view part) {
   const Row& row = find_row(family, letter, parameter, part);
-  const bool is_llama = family == Family::llama;
-  const std::int64_t layer = is_llama ? block / 2 : block;
-  return {fmt::format("{}.layers.{}.{}", is_llama ? "model" : "backbone", layer, row.hf),
+  const bool is_paired = has_paired_blocks(family);
+  const std::int64_t layer = is_paired ? block / 2 : block;
+  return {fmt::format("{}.layers.{}.{}", is_paired ? "model" : "backbone", layer, row.hf),
           fmt::format("blk.{}.{}", layer, row.gguf)};
 }
 

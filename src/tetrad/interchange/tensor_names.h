@@ -8,7 +8,14 @@
 
 namespace tetrad {
 
-enum class Family : std::uint8_t { llama, nemotron_h };
+enum class Family : std::uint8_t {
+  llama,
+  qwen3,  //!< a Llama with norms of queries and keys
+  nemotron_h,
+};
+
+/// Whether a layer of the family is an attention and a feed-forward block of ours.
+constexpr bool has_paired_blocks(Family family) { return family != Family::nemotron_h; }
 
 struct TensorNames {
   std::string hf;    //!< "model.layers.3.self_attn.q_proj.weight"

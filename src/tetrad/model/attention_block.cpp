@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <optional>
 
 #include "tetrad/core/error.h"
 #include "tetrad/model/block.h"
@@ -14,6 +15,10 @@ struct AttentionState final : BlockState {
 };
 
 /// y = x + out(attention(rope(qkv(norm(x))))). Queries, keys and values lie side by side in one matrix.
+///
+/// With model.qk_norm, each head of the queries and of the keys has a norm before positions. The projection
+/// is then kept as it is, for the gradients of these norms, and what attention reads of it are the values;
+/// queries and keys lie in a matrix of their own.
 class AttentionBlock final : public Block {
  public:
   explicit AttentionBlock(const BlockContext& context)
@@ -32,6 +37,7 @@ class AttentionBlock final : public Block {
         attended_(context.make_saved(Scratch::second_input, q_width())),
         log_sum_exp_(backend_, scratch_, Scratch::sums, keep_ != Keep::nothing, DType::f32, 1,
                      context.tokens() * shape_.heads) {
+    if (context.config.qk_norm) head_norms_.emplace(context, shape_);
     if (!context.config.rope) return;
     const RopeConfig& rope = *context.config.rope;
     const std::vector<float> frequencies =
@@ -50,6 +56,7 @@ class AttentionBlock final : public Block {
         scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, qkv_.out_features());
     const MutableMatrixView attended = scratch_.get(Scratch::gradient_middle, x.dtype, x.rows, q_width());
     qkv_.forward(pass, normalize(pass, x), projected);
+    if (head_norms_) normalize_heads(projected, projected);
     std::int64_t first = 0;
     for (const SequencePart& part : parts) {
       decode(rows(projected, first, part.tokens), rows(attended, first, part.tokens),
@@ -73,10 +80,24 @@ class AttentionBlock final : public Block {
   std::vector<Linear*> linears() override { return {&qkv_, &out_}; }
   std::size_t saved_bytes() const override {
     return projected_.bytes() + attended_.bytes() + log_sum_exp_.bytes() + qkv_.saved_bytes() +
-           out_.saved_bytes();
+           out_.saved_bytes() + (head_norms_ ? head_norms_->normed.bytes() : 0);
   }
 
  private:
+  /// Of queries and of keys, with what they give, which is rotated there.
+  struct HeadNorms {
+    HeadNorms(const BlockContext& context, const AttentionShape& shape)
+        : queries(context.backend, context.parameter("q_norm.weight"), context.config.norm_epsilon,
+                  context.tokens(), shape.heads),
+          keys(context.backend, context.parameter("k_norm.weight"), context.config.norm_epsilon,
+               context.tokens(), shape.kv_heads),
+          normed(context.backend, context.scratch, Scratch::heads, context.keep == Keep::all, context.storage,
+                 context.tokens(), (shape.heads + shape.kv_heads) * shape.head_dim) {}
+
+    NormLayer queries, keys;
+    Saved normed;  //!< [tokens, q | k]
+  };
+
   std::int64_t q_width() const { return shape_.heads * shape_.head_dim; }
   std::int64_t kv_width() const { return shape_.kv_heads * shape_.head_dim; }
   template <typename View>
@@ -97,6 +118,8 @@ class AttentionBlock final : public Block {
       out_.restore(pass, attend(pass, x));
     else if (qkv_.wants_input(pass))
       qkv_.restore(pass, normalize(pass, x));
+    if (head_norms_ && keep_ == Keep::products)
+      with_positions(projected_.view(), shape_.sequence, pass.document_starts);
   }
 
   void differentiate(Pass& pass, const MatrixView& x, const MutableMatrixView& dx) override {
@@ -104,11 +127,16 @@ class AttentionBlock final : public Block {
     const MutableMatrixView dqkv = scratch_.get(Scratch::gradient_wide, x.dtype, x.rows, qkv_.out_features());
     const MutableMatrixView normed = scratch_.get(Scratch::gradient_narrow, x.dtype, x.rows, x.cols);
     const MatrixView qkv = as_const(projected_.view());
+    const MatrixView qk = head_norms_ ? as_const(head_norms_->normed.view()) : qkv;
     out_.backward(pass, as_const(dx), &dattended);
-    backend_.attention(AttentionBackward{shape_, queries(qkv), keys(qkv), values(qkv),
+    backend_.attention(AttentionBackward{shape_, queries(qk), keys(qk), values(qkv),
                                          as_const(attended_.view()), log_sum_exp_.f32(), as_const(dattended),
                                          queries(dqkv), keys(dqkv), values(dqkv), pass.document_starts});
     rotate(dqkv, shape_.sequence, 0, true, pass.document_starts);
+    if (head_norms_) {
+      head_norms_->queries.backward(queries(qkv), as_const(queries(dqkv)), queries(dqkv), Accumulate::no);
+      head_norms_->keys.backward(keys(qkv), as_const(keys(dqkv)), keys(dqkv), Accumulate::no);
+    }
     qkv_.backward(pass, as_const(dqkv), &normed);
     norm_.backward(x, as_const(normed), dx);
   }
@@ -145,11 +173,27 @@ class AttentionBlock final : public Block {
     const MutableMatrixView projected = projected_.view(x.rows);
     const MutableMatrixView attended = attended_.view(x.rows);
     qkv_.forward(pass, normalize(pass, x), projected);
-    rotate(projected, shape.sequence, 0, false, pass.document_starts);
-    const MatrixView qkv = as_const(projected);
-    backend_.attention(AttentionForward{shape, queries(qkv), keys(qkv), values(qkv), attended,
+    const MatrixView qk = with_positions(projected, shape.sequence, pass.document_starts);
+    backend_.attention(AttentionForward{shape, queries(qk), keys(qk), values(as_const(projected)), attended,
                                         log_sum_exp_.f32(), pass.document_starts});
     return as_const(attended);
+  }
+
+  /// The queries and keys that attention reads, of a projection that begins at position 0.
+  MatrixView with_positions(const MutableMatrixView& projected, std::int64_t sequence,
+                            const std::int32_t* document_starts) {
+    MutableMatrixView qk = projected;
+    if (head_norms_) {
+      qk = head_norms_->normed.view(projected.rows);
+      normalize_heads(projected, qk);
+    }
+    rotate(qk, sequence, 0, false, document_starts);
+    return as_const(qk);
+  }
+
+  void normalize_heads(const MutableMatrixView& projected, const MutableMatrixView& qk) {
+    head_norms_->queries.forward(as_const(queries(projected)), queries(qk));
+    head_norms_->keys.forward(as_const(keys(projected)), keys(qk));
   }
 
   /// Queries and keys are neighbours: one call rotates both.
@@ -174,10 +218,11 @@ class AttentionBlock final : public Block {
   Linear qkv_;
   Linear out_;
   Keep keep_;
-  Saved projected_;     //!< [tokens, q | k | v], rotated
+  Saved projected_;     //!< [tokens, q | k | v], rotated unless there are head norms
   Saved attended_;      //!< [tokens, heads * head_dim]
   Saved log_sum_exp_;   //!< [batch, heads, sequence]
   Tensor frequencies_;  //!< [head_dim / 2]; empty: no positions
+  std::optional<HeadNorms> head_norms_;
 };
 
 }  // namespace

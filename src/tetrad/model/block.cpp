@@ -19,20 +19,24 @@ void Block::backward(Pass& pass, const MatrixView& x, const MutableMatrixView& d
   differentiate(pass, x, dx);
 }
 
-NormLayer::NormLayer(Backend& backend, Parameter& weight, float epsilon, std::int64_t tokens)
+NormLayer::NormLayer(Backend& backend, Parameter& weight, float epsilon, std::int64_t tokens,
+                     std::int64_t heads)
     : backend_(backend),
       weight_(weight),
       epsilon_(epsilon),
-      inverse_rms_(backend.make_tensor(DType::f32, 1, tokens)) {}
+      heads_(heads),
+      inverse_rms_(backend.make_tensor(DType::f32, 1, tokens * heads)) {}
 
 void NormLayer::forward(const MatrixView& x, const MutableMatrixView& y) {
-  if (inverse_rms_.size() < x.rows) inverse_rms_ = backend_.make_tensor(DType::f32, 1, x.rows);
-  backend_.rms_norm(RmsNormForward{x, weight_.value.f32(), epsilon_, y, inverse_rms_.f32()});
+  const std::int64_t count = x.rows * heads_;
+  if (inverse_rms_.size() < count) inverse_rms_ = backend_.make_tensor(DType::f32, 1, count);
+  backend_.rms_norm(RmsNormForward{x, weight_.value.f32(), epsilon_, y, inverse_rms_.f32(), heads_});
 }
 
-void NormLayer::backward(const MatrixView& x, const MatrixView& dy, const MutableMatrixView& dx) {
-  backend_.rms_norm(
-      RmsNormBackward{x, weight_.value.f32(), inverse_rms_.f32(), dy, dx, weight_.gradient.f32()});
+void NormLayer::backward(const MatrixView& x, const MatrixView& dy, const MutableMatrixView& dx,
+                         Accumulate accumulate) {
+  backend_.rms_norm(RmsNormBackward{x, weight_.value.f32(), inverse_rms_.f32(), dy, dx,
+                                    weight_.gradient.f32(), heads_, accumulate});
 }
 
 }  // namespace tetrad

@@ -93,19 +93,21 @@ std::unique_ptr<Block> make_attention_block(const BlockContext& context);
 std::unique_ptr<Block> make_mlp_block(const BlockContext& context);
 std::unique_ptr<Block> make_mamba2_block(const BlockContext& context);
 
-/// A norm with the inverse RMS values that its backward pass needs.
+/// A norm of rows, or of each head of them, with the inverse RMS values that its backward pass needs.
 class NormLayer {
  public:
-  NormLayer(Backend& backend, Parameter& weight, float epsilon, std::int64_t tokens);
+  NormLayer(Backend& backend, Parameter& weight, float epsilon, std::int64_t tokens, std::int64_t heads = 1);
   void forward(const MatrixView& x, const MutableMatrixView& y);
-  /// Adds the gradient of x to dx.
-  void backward(const MatrixView& x, const MatrixView& dy, const MutableMatrixView& dx);
+  /// Adds the gradient of x to dx, or writes it there.
+  void backward(const MatrixView& x, const MatrixView& dy, const MutableMatrixView& dx,
+                Accumulate accumulate = Accumulate::yes);
 
  private:
   Backend& backend_;
   Parameter& weight_;
   float epsilon_;
-  Tensor inverse_rms_;  //!< [1, tokens]
+  std::int64_t heads_;
+  Tensor inverse_rms_;  //!< [1, tokens * heads]
 };
 
 }  // namespace tetrad

@@ -51,6 +51,7 @@ struct ModelConfig {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
+  bool qk_norm = false;  //!< a norm of each query and each key, before positions
   std::int64_t ffn = 0;
   Activation activation = Activation::swiglu;
   std::optional<RopeConfig> rope = RopeConfig{};  //!< nothing: no positions

@@ -22,9 +22,9 @@ class ActivationMemory {
         tokens_(c.batch * c.sequence),
         element_(bits_of(c.storage) / 8.0),
         operations_(traits.operations()) {
-    constexpr double kIds = 3 * 4;                         // tokens, targets and losses
+    const double ids = 4 * (c.document_mask ? 4 : 3);      // tokens, targets, losses, starts of documents
     const double stream = as_double(config.blocks() + 2);  // before each block, after the last, its gradient
-    kept_ = as_double(tokens_) * (stream * element_ * as_double(config.hidden) + kIds +
+    kept_ = as_double(tokens_) * (stream * element_ * as_double(config.hidden) + ids +
                                   kF32 * as_double(config.blocks() + 1));  // inverse RMS
     share(Scratch::mixed, config.hidden);
     share(Scratch::gradient_narrow, config.hidden);
@@ -71,6 +71,11 @@ class ActivationMemory {
   void add_attention(Keep keep) {
     save(Scratch::second_input, config_.heads * config_.head_dim, keep != Keep::nothing);
     save_bytes(Scratch::sums, kF32 * as_double(tokens_ * config_.heads), keep != Keep::nothing);
+    if (config_.qk_norm) {
+      const std::int64_t normed = config_.heads + config_.kv_heads;
+      save(Scratch::heads, normed * config_.head_dim, keep == Keep::all);
+      kept_ += kF32 * as_double(tokens_ * normed);  // inverse RMS
+    }
     operations_->attention(
         {case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1}, case_.storage);
   }

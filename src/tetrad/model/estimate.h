@@ -34,6 +34,7 @@ struct MemoryCase {
   DType storage = DType::bf16;
   Recompute recompute = Recompute::none;
   bool telemetry = false;
+  bool document_mask = false;
 };
 
 /// The peak of a run on a backend with these traits: of the times between the switches of the recipe's

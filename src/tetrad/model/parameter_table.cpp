@@ -26,9 +26,14 @@ ParameterSpec linear_of(const std::string& name, std::int64_t out, std::int64_t 
 std::vector<ParameterSpec> attention_parameters(const ModelConfig& c) {
   const std::int64_t q = c.heads * c.head_dim;
   const std::int64_t kv = c.kv_heads * c.head_dim;
-  return {vector_of("norm.weight", c.hidden, Initial::ones),
-          linear_of("qkv", q + 2 * kv, c.hidden, Initial::normal, {{"q", q}, {"k", kv}, {"v", kv}}),
-          linear_of("out", c.hidden, q, Initial::residual)};
+  std::vector<ParameterSpec> all = {
+      vector_of("norm.weight", c.hidden, Initial::ones),
+      linear_of("qkv", q + 2 * kv, c.hidden, Initial::normal, {{"q", q}, {"k", kv}, {"v", kv}}),
+      linear_of("out", c.hidden, q, Initial::residual)};
+  if (c.qk_norm)
+    for (const char* name : {"q_norm.weight", "k_norm.weight"})
+      all.push_back(vector_of(name, c.head_dim, Initial::ones));
+  return all;
 }
 
 std::vector<ParameterSpec> ffn_parameters(const ModelConfig& c) {

@@ -22,6 +22,7 @@ class Scratch {
     mixed = first_input,  //!< … the output of the second; and what the head reads
     second_input,
     wide,       //!< output of the first linear layer
+    heads,      //!< attention's normed and rotated queries and keys
     convolved,  //!< Mamba-2's, like the next two
     scanned,
     states,

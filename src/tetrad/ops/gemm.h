@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "tetrad/core/matrix.h"
+#include "tetrad/ops/accumulate.h"
 #include "tetrad/ops/quantize.h"
 
 namespace tetrad {
@@ -52,8 +53,6 @@ class GemmOperand {
 
 /// alpha = amax_a * amax_b / (range_a * range_b), in f32.
 float gemm_alpha(const GemmOperand& a, const GemmOperand& b);
-
-enum class Accumulate : bool { no, yes };
 
 /// Throws Error where shapes or types do not fit.
 void check(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate);

@@ -12,14 +12,21 @@ void check_groups(std::int64_t width, std::int64_t groups) {
                width, groups);
 }
 
+void check_heads(std::int64_t width, std::int64_t heads) {
+  TETRAD_CHECK(heads > 0 && width % heads == 0, "rms_norm: rows of {} values cannot be cut into {} heads",
+               width, heads);
+}
+
 }  // namespace
 
 void check(const RmsNormForward& op) {
+  check_heads(op.x.cols, op.heads);
   check_rows("rms_norm", "x", op.x, op.x.rows, op.x.cols, op.x.dtype);
   check_rows("rms_norm", "y", op.y, op.x.rows, op.x.cols, op.x.dtype);
 }
 
 void check(const RmsNormBackward& op) {
+  check_heads(op.x.cols, op.heads);
   check_rows("rms_norm", "x", op.x, op.x.rows, op.x.cols, op.x.dtype);
   check_rows("rms_norm", "dy", op.dy, op.x.rows, op.x.cols, op.x.dtype);
   check_rows("rms_norm", "dx", op.dx, op.x.rows, op.x.cols, op.x.dtype);

@@ -51,6 +51,17 @@ const ChatTemplate* find_chat_template(std::string_view name) {
   return found == kChatTemplates.end() ? nullptr : found;
 }
 
+const ChatTemplate* chat_template_of(const Tokenizer& tokenizer) {
+  const auto is_token = [&](std::string_view mark) {
+    const std::vector<std::int32_t> ids = tokenizer.encode(mark);
+    return ids.size() == 1 && tokenizer.is_special(ids.front());
+  };
+  const auto* const found = std::ranges::find_if(kChatTemplates, [&](const ChatTemplate& form) {
+    return is_token(form.before_role) && is_token(form.mark);
+  });
+  return found == kChatTemplates.end() ? nullptr : found;
+}
+
 std::string render_chat(const ChatTemplate& form, const std::vector<ChatMessage>& messages) {
   std::string text(form.begin);
   for (const ChatMessage& message : messages) {

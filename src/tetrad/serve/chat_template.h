@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tetrad/tokenizer/tokenizer.h"
+
 namespace tetrad {
 
 struct ChatMessage {
@@ -30,6 +32,9 @@ std::span<const ChatTemplate> chat_templates();
 
 /// Null if there is none of this name.
 const ChatTemplate* find_chat_template(std::string_view name);
+
+/// The form whose marks are tokens of their own to this tokenizer: chatml or llama3. Null if there is none.
+const ChatTemplate* chat_template_of(const Tokenizer& tokenizer);
 
 /// The text up to where the assistant speaks. Throws ApiError (400) for a message with marks of the template,
 /// which would pretend to be others.

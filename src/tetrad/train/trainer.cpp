@@ -44,7 +44,8 @@ MemoryCase memory_case(const Config& config) {
           .sequence = train.sequence,
           .storage = storage_type(config.precision),
           .recompute = recompute_from_name(train.recompute),
-          .telemetry = train.telemetry_every > 0};
+          .telemetry = train.telemetry_every > 0,
+          .document_mask = config.data.document_mask};
 }
 
 Dataset open_dataset(Threads& threads, const Config& config) {

@@ -21,21 +21,32 @@ float inverse_rms(float sum, std::int64_t count, float epsilon) {
   return 1.0f / std::sqrt(sum / static_cast<float>(count) + epsilon);
 }
 
+/// Head `index % heads` of row `index / heads`, in a matrix whose heads are `width` wide.
+template <typename T>
+const T* head_of(const MatrixView& view, std::int64_t index, std::int64_t heads, std::int64_t width) {
+  return row_of<T>(view, index / heads) + index % heads * width;
+}
+template <typename T>
+T* head_of(const MutableMatrixView& view, std::int64_t index, std::int64_t heads, std::int64_t width) {
+  return row_of<T>(view, index / heads) + index % heads * width;
+}
+
 inline float gate(float y, float z) { return y * silu(z); }
 
 }  // namespace
 
 void rms_norm(Threads& threads, const RmsNormForward& op) {
-  const std::int64_t width = op.x.cols;
   check(op);
+  const std::int64_t width = op.x.cols / op.heads;
+  const std::int64_t count = op.x.rows * op.heads;
   with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
-    parallel_ranges(threads, op.x.rows, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t row = first; row < last; ++row) {
-        const T* x = row_of<T>(op.x, row);
-        T* y = row_of<T>(op.y, row);
+    parallel_ranges(threads, count, rows_per_piece(width), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t index = first; index < last; ++index) {
+        const T* x = head_of<T>(op.x, index, op.heads, width);
+        T* y = head_of<T>(op.y, index, op.heads, width);
         const float r = inverse_rms(sum_of_squares(x, width), width, op.epsilon);
         for (std::int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) * r * op.weight[i]);
-        op.inverse_rms[row] = r;
+        op.inverse_rms[index] = r;
       }
     });
   });
@@ -43,22 +54,26 @@ void rms_norm(Threads& threads, const RmsNormForward& op) {
 
 // With r = 1/rms(x): dx = r w dy - x r^3 / n * sum(w dy x).
 void rms_norm(Threads& threads, const RmsNormBackward& op) {
-  const std::int64_t width = op.x.cols;
   check(op);
+  const std::int64_t width = op.x.cols / op.heads;
+  const bool adds = op.accumulate == Accumulate::yes;
   with_element(op.x.dtype, "rms_norm", [&]<typename T>(T) {
-    add_column_sums(threads, op.x.rows, width, op.dweight, [&](std::int64_t row, float* dweight) {
-      const T* x = row_of<T>(op.x, row);
-      const T* dy = row_of<T>(op.dy, row);
-      T* dx = row_of<T>(op.dx, row);
-      const float r = op.inverse_rms[row];
-      const float dot = sum_in_lanes<float>(
-          width, [&](std::int64_t i, float sum) { return sum + op.weight[i] * load(dy[i]) * load(x[i]); });
-      const float along_x = dot * r * r * r / static_cast<float>(width);
-      for (std::int64_t i = 0; i < width; ++i) {
-        dweight[i] += load(dy[i]) * load(x[i]) * r;
-        store(dx[i], load(dx[i]) + (r * op.weight[i] * load(dy[i]) - along_x * load(x[i])));
-      }
-    });
+    add_column_sums(threads, op.x.rows * op.heads, width, op.dweight,
+                    [&](std::int64_t index, float* dweight) {
+                      const T* x = head_of<T>(op.x, index, op.heads, width);
+                      const T* dy = head_of<T>(op.dy, index, op.heads, width);
+                      T* dx = head_of<T>(op.dx, index, op.heads, width);
+                      const float r = op.inverse_rms[index];
+                      const float dot = sum_in_lanes<float>(width, [&](std::int64_t i, float sum) {
+                        return sum + op.weight[i] * load(dy[i]) * load(x[i]);
+                      });
+                      const float along_x = dot * r * r * r / static_cast<float>(width);
+                      for (std::int64_t i = 0; i < width; ++i) {
+                        dweight[i] += load(dy[i]) * load(x[i]) * r;
+                        const float gradient = r * op.weight[i] * load(dy[i]) - along_x * load(x[i]);
+                        store(dx[i], adds ? load(dx[i]) + gradient : gradient);
+                      }
+                    });
   });
 }
 

@@ -179,9 +179,11 @@ class CudaBackend final : public Backend {
  private:
   template <typename RmsNorm>
   static void check_width(const RmsNorm& op) {
-    TETRAD_CHECK(op.x.cols <= cuda::widest_row(op),
+    check(op);
+    const std::int64_t width = op.x.cols / op.heads;
+    TETRAD_CHECK(width <= cuda::widest_row(op),
                  "rms_norm on a GPU takes rows of up to {} values, not {}; use run.backend: cpu",
-                 cuda::widest_row(op), op.x.cols);
+                 cuda::widest_row(op), width);
   }
 
   /// The device, which is the calling thread's current one as long as this lives: every way in goes through

@@ -14,12 +14,18 @@
 namespace tetrad::cuda {
 
 template <typename... Parameters, typename... Arguments>
-void launch(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
+void launch(Device& device, const dim3& grid, int threads, std::size_t shared_bytes,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
-  if (blocks == 0) return;
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, device.stream()>>>(
+  if (grid.x == 0) return;
+  kernel<<<grid, static_cast<unsigned>(threads), shared_bytes, device.stream()>>>(
       std::forward<Arguments>(arguments)...);
   check_launch();
+}
+template <typename... Parameters, typename... Arguments>
+void launch(Device& device, std::int64_t blocks, int threads, std::size_t shared_bytes,
+            void (*kernel)(Parameters...), Arguments&&... arguments) {
+  launch(device, dim3(static_cast<unsigned>(blocks)), threads, shared_bytes, kernel,
+         std::forward<Arguments>(arguments)...);
 }
 
 /// launch() of a kernel that may want more shared memory than the usual 48 KiB. How much it may have is an

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block works on one row after the other and holds it in registers, so everything is read once.
+// A block works on one row after the other, or on one head of them, and holds it in registers, so everything
+// is read once. The grid is [blocks of rows, heads].
 
 #include "tetrad/backend/cuda/layers/layers.h"
 
@@ -30,11 +31,12 @@ __global__ void __launch_bounds__(kMaxThreads)
     rms_norm_kernel(View<const T> x, const float* weight, float epsilon, View<T> y, float* inverse_rms,
                     Extent extent) {
   __shared__ float shared[kWarp];
+  const std::int64_t head = blockIdx.y * extent.cols;
   for (std::int64_t row = blockIdx.x; row < extent.rows; row += gridDim.x) {
     float value[kGroups][kWidth];
     float sum = 0;
     for_own_columns<kWidth, kGroups>(extent.cols, [&](int k, std::int64_t col) {
-      load(x.row(row) + col, value[k]);
+      load(x.row(row) + head + col, value[k]);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) sum += value[k][i] * value[k][i];
     });
@@ -44,29 +46,31 @@ __global__ void __launch_bounds__(kMaxThreads)
       load(weight + col, w);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) value[k][i] = value[k][i] * r * w[i];
-      store(y.row(row) + col, value[k]);
+      store(y.row(row) + head + col, value[k]);
     });
-    if (threadIdx.x == 0) inverse_rms[row] = r;
+    if (threadIdx.x == 0) inverse_rms[row * gridDim.y + blockIdx.y] = r;
   }
 }
 
-/// dx += r w dy - x r^3 / n * sum(w dy x); partial[block, column] = sum over the block's rows of dy x r.
-template <typename T, int kWidth, int kGroups>
+/// dx (+)= r w dy - x r^3 / n * sum(w dy x); partial[block, head, column] = sum over the block's rows of
+/// dy x r. Each thread has read its dy when it writes dx.
+template <typename T, int kWidth, int kGroups, bool kAdds>
 __global__ void __launch_bounds__(kMaxThreads)
     rms_norm_backward_kernel(View<const T> x, const float* weight, const float* inverse_rms, View<const T> dy,
                              View<T> dx, float* partial, Extent extent) {
   __shared__ float shared[kWarp];
+  const std::int64_t head = blockIdx.y * extent.cols;
   float dweight[kGroups][kWidth] = {};
   for (std::int64_t row = blockIdx.x; row < extent.rows; row += gridDim.x) {
-    const float r = inverse_rms[row];
+    const float r = inverse_rms[row * gridDim.y + blockIdx.y];
     float value[kGroups][kWidth];
     float scaled[kGroups][kWidth];  // w dy
     float dot = 0;
     for_own_columns<kWidth, kGroups>(extent.cols, [&](int k, std::int64_t col) {
       float gradient[kWidth];
       float w[kWidth];
-      load(x.row(row) + col, value[k]);
-      load(dy.row(row) + col, gradient);
+      load(x.row(row) + head + col, value[k]);
+      load(dy.row(row) + head + col, gradient);
       load(weight + col, w);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
@@ -77,15 +81,15 @@ __global__ void __launch_bounds__(kMaxThreads)
     });
     const float along_x = block_sum(dot, shared) * r * r * r / static_cast<float>(extent.cols);
     for_own_columns<kWidth, kGroups>(extent.cols, [&](int k, std::int64_t col) {
-      float gradient[kWidth];
-      load(dx.row(row) + col, gradient);
+      float gradient[kWidth] = {};
+      if constexpr (kAdds) load(dx.row(row) + head + col, gradient);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) gradient[i] += r * scaled[k][i] - along_x * value[k][i];
-      store(dx.row(row) + col, gradient);
+      store(dx.row(row) + head + col, gradient);
     });
   }
   for_own_columns<kWidth, kGroups>(extent.cols, [&](int k, std::int64_t col) {
-    store(partial + blockIdx.x * extent.cols + col, dweight[k]);
+    store(partial + (blockIdx.x * gridDim.y + blockIdx.y) * extent.cols + col, dweight[k]);
   });
 }
 
@@ -115,14 +119,36 @@ void with_groups(std::int64_t groups, const Body& body) {
     body(std::integral_constant<int, kMostGroups>{});
 }
 
-std::int64_t row_blocks(const Device& device, std::int64_t rows) {
-  constexpr std::int64_t kBlocksPerMultiprocessor = 8;
-  return std::min(rows, kBlocksPerMultiprocessor * device.multiprocessors());
+/// A head needs few threads, so that more blocks fit.
+std::int64_t row_blocks(const Device& device, std::int64_t rows, std::int64_t heads) {
+  const std::int64_t per_multiprocessor = heads == 1 ? 8 : 32;
+  return std::min(rows, ceil_div(per_multiprocessor * device.multiprocessors(), heads));
 }
 
-bool is_wide_norm(const RmsNormForward& op) { return is_wide(op.x) && is_wide(op.y) && is_wide(op.weight); }
+dim3 grid_of(std::int64_t blocks, std::int64_t heads) {
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(heads)};
+}
+
+/// Of a head.
+template <typename RmsNorm>
+Extent extent_of(const RmsNorm& op) {
+  return {op.x.rows, op.x.cols / op.heads};
+}
+
+/// The view of the first head: those after it lie as well if that one is as wide as threads read.
+template <typename View>
+View first_head(const View& view, std::int64_t heads) {
+  View head = view;
+  head.cols /= heads;
+  return head;
+}
+
+bool is_wide_norm(const RmsNormForward& op) {
+  return is_wide(first_head(op.x, op.heads)) && is_wide(first_head(op.y, op.heads)) && is_wide(op.weight);
+}
 bool is_wide_norm(const RmsNormBackward& op) {
-  return is_wide(op.x) && is_wide(op.dy) && is_wide(op.dx) && is_wide(op.weight);
+  return is_wide(first_head(op.x, op.heads)) && is_wide(first_head(op.dy, op.heads)) &&
+         is_wide(first_head(op.dx, op.heads)) && is_wide(op.weight);
 }
 
 template <typename Op>
@@ -139,13 +165,14 @@ std::int64_t widest_row(const RmsNormBackward& op) { return widest_row_of(op); }
 
 void rms_norm(Device& device, const RmsNormForward& op) {
   check(op);
-  const Extent extent{op.x.rows, op.x.cols};
+  const Extent extent = extent_of(op);
   with_type(op.x.dtype, [&]<typename T>(T) {
     with_width(is_wide_norm(op), [&](auto width) {
       const RowShape shape = shape_for(extent.cols, width);
       with_groups(shape.groups, [&](auto groups) {
-        launch(device, row_blocks(device, extent.rows), shape.threads, 0, rms_norm_kernel<T, width, groups>,
-               view_as<T>(op.x), op.weight, op.epsilon, view_as<T>(op.y), op.inverse_rms, extent);
+        launch(device, grid_of(row_blocks(device, extent.rows, op.heads), op.heads), shape.threads, 0,
+               rms_norm_kernel<T, width, groups>, view_as<T>(op.x), op.weight, op.epsilon, view_as<T>(op.y),
+               op.inverse_rms, extent);
       });
     });
   });
@@ -153,19 +180,22 @@ void rms_norm(Device& device, const RmsNormForward& op) {
 
 void rms_norm(Device& device, const RmsNormBackward& op) {
   check(op);
-  const Extent extent{op.x.rows, op.x.cols};
-  const std::int64_t blocks = row_blocks(device, extent.rows);
-  auto* partial = device.scratch<float>(Device::partial_sums, blocks * extent.cols);
+  const Extent extent = extent_of(op);
+  const std::int64_t blocks = row_blocks(device, extent.rows, op.heads);
+  auto* partial = device.scratch<float>(Device::partial_sums, blocks * op.x.cols);
   with_type(op.x.dtype, [&]<typename T>(T) {
     with_width(is_wide_norm(op), [&](auto width) {
       const RowShape shape = shape_for(extent.cols, width);
       with_groups(shape.groups, [&](auto groups) {
-        launch(device, blocks, shape.threads, 0, rms_norm_backward_kernel<T, width, groups>, view_as<T>(op.x),
-               op.weight, op.inverse_rms, view_as<T>(op.dy), view_as<T>(op.dx), partial, extent);
+        const auto kernel = op.accumulate == Accumulate::yes
+                                ? rms_norm_backward_kernel<T, width, groups, true>
+                                : rms_norm_backward_kernel<T, width, groups, false>;
+        launch(device, grid_of(blocks, op.heads), shape.threads, 0, kernel, view_as<T>(op.x), op.weight,
+               op.inverse_rms, view_as<T>(op.dy), view_as<T>(op.dx), partial, extent);
       });
     });
   });
-  add_columns(device, partial, blocks, extent.cols, ContiguousTarget{op.dweight});
+  add_columns(device, partial, blocks * op.heads, extent.cols, ContiguousTarget{op.dweight});
 }
 
 }  // namespace tetrad::cuda
