@@ -37,7 +37,14 @@ TEST(ResolvedPrecision, SaysWhatTheRecipeChooses) {
   EXPECT_EQ(nvfp4.weights_2d, true);
   EXPECT_EQ(nvfp4.rht.gemms, Words{"wgrad"});
   EXPECT_EQ(nvfp4.rht.size, 16);
-  EXPECT_EQ(resolved(of_recipe("mxfp4"), kBlocks).rht.size, 32);
+  EXPECT_EQ(nvfp4.scale, (ScaleConfig{"nearest", "nearest", {}}));
+  const PrecisionConfig tetrad = resolved(of_recipe("tetrad"), kBlocks);
+  EXPECT_EQ(tetrad.weights_2d, false);
+  EXPECT_EQ(tetrad.scale, (ScaleConfig{"search", "nearest", {}}));
+  const PrecisionConfig mxfp4 = resolved(of_recipe("mxfp4"), kBlocks);
+  EXPECT_EQ(mxfp4.rht.size, 32);
+  EXPECT_EQ(mxfp4.weights_2d, false);
+  EXPECT_EQ(mxfp4.scale, (ScaleConfig{{}, {}, "up"}));
   const PrecisionConfig fp8 = resolved(of_recipe("fp8"), kBlocks);
   EXPECT_EQ(fp8.high_precision.first, 1);
   EXPECT_EQ(fp8.high_precision.last, 2);

@@ -42,7 +42,16 @@ PrecisionConfig choices_of(const std::string& recipe, std::int64_t blocks) {
   if (is_stochastic(Operand::fprop_x)) choices.sr->emplace_back("activations");
   if (is_stochastic(Operand::fprop_w)) choices.sr->emplace_back("weights");
   choices.sr_hardware = false;
-  choices.weights_2d = true;
+  choices.weights_2d = precision[Operand::fprop_w]->block.rows > 1;
+  const auto scale_of = [&](Operand operand) {
+    return std::string(name_of(precision[operand]->scaling, precision[operand]->format));
+  };
+  if (const Format format = precision[Operand::fprop_x]->format; format == Format::nvfp4) {
+    choices.scale.forward = scale_of(Operand::fprop_x);
+    choices.scale.backward = scale_of(Operand::dgrad_dy);
+  } else if (format == Format::mxfp4) {
+    choices.scale.mxfp4 = scale_of(Operand::fprop_x);
+  }
   choices.rht.gemms.emplace();
   for (const Operand operand : {Operand::fprop_x, Operand::dgrad_dy, Operand::wgrad_dy})
     if (const int size = precision[operand]->hadamard; size > 0) {
@@ -81,6 +90,9 @@ PrecisionConfig resolved(PrecisionConfig config, std::int64_t blocks) {
   take([](PrecisionConfig & c) -> auto& { return c.sr; });
   take([](PrecisionConfig & c) -> auto& { return c.sr_hardware; });
   take([](PrecisionConfig & c) -> auto& { return c.weights_2d; });
+  take([](PrecisionConfig & c) -> auto& { return c.scale.forward; });
+  take([](PrecisionConfig & c) -> auto& { return c.scale.backward; });
+  take([](PrecisionConfig & c) -> auto& { return c.scale.mxfp4; });
   take([](PrecisionConfig & c) -> auto& { return c.rht.gemms; });
   take([](PrecisionConfig & c) -> auto& { return c.rht.size; });
 
