@@ -22,6 +22,7 @@ std::vector<float> draw(Source source) {
   std::mt19937_64 generator(20260301);
   std::normal_distribution<float> normal;
   std::exponential_distribution<float> exponential;
+  std::bernoulli_distribution sign;
   std::student_t_distribution<float> student(3.0f);
   std::vector<float> values(static_cast<std::size_t>(kRows * kCols));
   for (float& value : values) switch (source) {
@@ -29,7 +30,8 @@ std::vector<float> draw(Source source) {
         value = normal(generator);
         break;
       case Source::laplace:
-        value = exponential(generator) - exponential(generator);
+        value = exponential(generator);
+        if (sign(generator)) value = -value;
         break;
       case Source::student_t3:
         value = student(generator);
