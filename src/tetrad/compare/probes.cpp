@@ -33,8 +33,8 @@ std::unique_ptr<Decoder> differentiated(const fs::path& checkpoint, const Config
   return decoder;
 }
 
-GradientDistance distance(std::string name, const GradientProducts& products) {
-  return {std::move(name), products.cosine(), products.norm_ratio()};
+GradientDistance distance(std::string name, const DeviationSums& sums) {
+  return {std::move(name), cosine(sums), norm_ratio(sums)};
 }
 
 /// The beginning of a run: a checkpoint in the middle and one at the end.
@@ -58,12 +58,15 @@ std::vector<std::vector<GradientDistance>> compare_gradients(const fs::path& che
   std::vector<std::vector<GradientDistance>> result;
   for (const Config& arm : arms) {
     const std::unique_ptr<Decoder> decoder = differentiated(checkpoint, arm, batch, backend);
-    if (reference.empty()) reference = download_gradients(*decoder);
-    const std::vector<GradientProducts> products = products_with(reference, *decoder);
-    std::vector<GradientDistance> distances = {distance("", sum(products))};
-    for (std::size_t i = 0; i < products.size(); ++i)
+    if (reference.empty()) {
+      reference = make_gradients(*decoder);
+      keep_gradients(*decoder, reference);
+    }
+    const std::vector<DeviationSums> sums = deviations(*decoder, reference);
+    std::vector<GradientDistance> distances = {distance("", sum(sums))};
+    for (std::size_t i = 0; i < sums.size(); ++i)
       if (const Parameter& parameter = *decoder->parameters()[i]; parameter.decay)
-        distances.push_back(distance(parameter.name, products[i]));
+        distances.push_back(distance(parameter.name, sums[i]));
     result.push_back(std::move(distances));
   }
   return result;
