@@ -29,6 +29,7 @@ struct InspectRequest {
   CheckpointOptions model;
   std::string precision = "trained";
   std::int64_t batches = 8;
+  std::int64_t tokens = 16384;
   std::int64_t draws = 0;  //!< 0: as many as take little time
   double budget = 15;      //!< percent
   std::string by = "layer";
@@ -43,7 +44,7 @@ void run(const InspectRequest& arguments) {
       arguments.batches, kFewestValues);
   const std::unique_ptr<Backend> backend = choose_backend(arguments.model);
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
-                                       *backend, &terminal());
+                                       arguments.tokens, *backend, &terminal());
   const FoldersAbove folders(arguments.yaml);  // rather now than after minutes
   const StopSignals signals;
   TimedProgress progress(signals);
@@ -82,6 +83,12 @@ void add_inspect(CLI::App& app, Action& action) {
       ->add_option("--batches", arguments->batches,
                    fmt::format("Microbatches to measure on; fewer than {} suggest nothing", kFewestValues))
       ->check(whole_number(2, kMaxBatches))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--tokens", arguments->tokens,
+                   "Most tokens of a microbatch; it has the run's own sequences, or fewer")
+      ->check(whole_number(1))
       ->type_name("N")
       ->capture_default_str();
   command

@@ -42,7 +42,7 @@ Pass InspectedRun::pass() const {
 }
 
 InspectedRun open_inspected(const std::filesystem::path& path, const std::string& precision,
-                            std::int64_t batches, Backend& backend, Display* display) {
+                            std::int64_t batches, std::int64_t tokens, Backend& backend, Display* display) {
   InspectedRun run;
   const OpenCheckpoint open = find_checkpoint(path, display);
   run.checkpoint = open.path();
@@ -55,6 +55,9 @@ InspectedRun open_inspected(const std::filesystem::path& path, const std::string
   run.as_trained = precision == "trained";
   run.config.precision = with_precision(run.config.precision, precision);
   validate(run.config);
+  TrainConfig& train = run.config.train;
+  train.microbatch =
+      std::min(microbatch_sequences(train), std::max<std::int64_t>(1, tokens / train.sequence));
   const RunState state = load_state(run.checkpoint);
   run.step = state.step;
   run.steps = step_count(run.config.train);

@@ -198,11 +198,9 @@ std::string noise_section(const Inspection& inspection, const InspectOptions& op
   if (!inspection.nothing.backward)
     return "\nNOISE OF THE BACKWARD PASS: not measured, because the operands of fprop are transformed.\n";
   return fmt::format(
-      "\nNOISE OF THE BACKWARD PASS: {} draws of random numbers, beside the same quantized forward pass with "
-      "a "
-      "backward pass in BF16.\nRelative to its squared norm, the gradient has, if nothing is kept, bias² {} "
-      "and "
-      "variance {}; of its own weights, each\n{} has:\n{}",
+      "\nNOISE OF THE BACKWARD PASS: {} draws of random numbers, beside the same forward pass with a "
+      "backward pass in BF16.\nIf nothing is kept, the gradient has a bias² of {} of its squared norm and a "
+      "variance of {}.\nOf the gradient of its own weights, each {} has:\n{}",
       options.draws, noise_text(inspection.nothing.backward->bias),
       noise_text(inspection.nothing.backward->variance), options.by_block ? "block" : "layer",
       backward_text(inspection));
