@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tetrad/core/error.h"
+#include "tetrad/eval/evaluation.h"
 #include "tetrad/eval/gradient_noise.h"
 
 namespace tetrad {
@@ -79,13 +80,6 @@ class Inspector {
     std::optional<std::size_t> fp8;
     std::optional<std::size_t> in_todays_set;
   };
-
-  static PrecisionConfig unquantized(const PrecisionConfig& precision) {
-    PrecisionConfig config;
-    config.recipe = "bf16";
-    config.storage = precision.storage;
-    return config;
-  }
 
   /// `levels` by layer.
   Recipe at_levels(std::span<const Level> levels) const {
