@@ -65,6 +65,10 @@ TEST_F(CompareCommand, ReportsEveryArm) {
   EXPECT_LT(arm["fixed_weights"]["standard_error"], 0.1) << "paired, not the spread of losses";
   EXPECT_EQ(arm["fixed_weights"]["sequences"], 2);
   EXPECT_TRUE(arm["fixed_weights"]["noise"]) << "two sequences say nothing";
+  // The run's own weights in BF16, too.
+  EXPECT_NE(arm["heldout"][0]["bf16_loss"], arm["heldout"][0]["loss"]);
+  EXPECT_NEAR(arm["heldout"][0]["bf16_loss"], arm["heldout"][0]["loss"].get<double>(), 0.1);
+  EXPECT_TRUE(json["arms"][0]["heldout"][0]["bf16_loss"].is_null());
   // Held-out losses and gaps are those of the runs.
   const double reference = json["arms"][0]["heldout"][0]["loss"];
   EXPECT_NEAR(arm["heldout"][0]["gap_nats"], arm["heldout"][0]["loss"].get<double>() - reference, 1e-12);
