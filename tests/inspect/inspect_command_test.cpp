@@ -116,6 +116,27 @@ TEST_F(InspectCommand, FewMicrobatchesClaimNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "kept.yaml"));
 }
 
+TEST_F(InspectCommand, TokensAndDrawsCanBeChosen) {
+  train("run", "nvfp4");
+  const Outcome outcome = inspect("run", {"--by", "block", "--tokens", "40", "--draws", "2", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json["tokens_per_microbatch"], 32) << "whole sequences of 32";
+  EXPECT_EQ(json["loss_sequences"], 4);
+  EXPECT_EQ(json["draws"], 2);
+  EXPECT_EQ(inspect("run", {"--draws", "1"}).exit_code, 2);
+}
+
+TEST_F(InspectCommand, ATransformOfTheForwardPassLeavesTheNoiseOut) {
+  train("run", "{recipe: nvfp4, rht: [fprop, wgrad]}");
+  const Outcome json = inspect("run", {"--by", "block", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_TRUE(Json::parse(json.out)["sets"]["nothing"]["backward"].is_null());
+  EXPECT_NE(json.err.find("pass 60 of 60"), std::string::npos) << json.err;
+  const Outcome text = inspect("run", {"--by", "block"});
+  EXPECT_NE(text.out.find("not measured"), std::string::npos) << text.out;
+}
+
 TEST_F(InspectCommand, ABf16RunNeedsARecipe) {
   train("run", "bf16");
   const Outcome refused = inspect("run");
