@@ -72,7 +72,10 @@ WrittenReport write_report(const Comparison& comparison, const fs::path& folder,
     const auto arm = std::ranges::find(comparison.plan.arms, against, &NamedOverrides::name);
     context.reference = static_cast<std::size_t>(arm - comparison.plan.arms.begin());
     name += "-against-" + against;
-    for (ArmProbes& one : probes) one.gradients.clear();  // they are beside those of the first arm
+    for (ArmProbes& one : probes) {  // these are beside those of the first arm
+      one.gradients.clear();
+      one.losses.reset();
+    }
   }
   context.origin = beginning_of(folder);
   const std::vector<ArmOutcome> arms = read_outcomes(comparison, folder, context.reference);
@@ -172,7 +175,8 @@ ExitCode run(const CompareOptions& options) {
   const auto report = [&] { return write_report(comparison, folder, probes, context, "", options.json); };
   const RunContext runs{kBuildId, origin, backend, signals, terminal()};
   const std::set<std::string> wanted(options.probes.begin(), options.probes.end());
-  const std::size_t probed = wanted.contains("checks") ? probes.size() : wanted.contains("gradients") ? 1 : 0;
+  const bool probes_reference = wanted.contains("gradients") || wanted.contains("losses");
+  const std::size_t probed = wanted.contains("checks") ? probes.size() : probes_reference ? 1 : 0;
   const RunnerOptions runner{!options.light, probed, [&] { return describe(backend); }, [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, runs);
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
@@ -279,11 +283,11 @@ void add_compare(CLI::App& app, Action& action) {
       "of every run is kept)");
   command
       ->add_option("--probes", options->probes,
-                   "What to measure after the runs: gradients (compared with the reference's), recovery, "
-                   "checks; or none")
+                   "What to measure after the runs: gradients and losses (on the reference's weights, beside "
+                   "its own), recovery, checks; or none")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"gradients", "recovery", "checks", "none"}))
+      ->check(CLI::IsMember({"gradients", "losses", "recovery", "checks", "none"}))
       ->type_name("LIST")
       ->capture_default_str();
   command->add_flag("--dry-run", options->dry_run,

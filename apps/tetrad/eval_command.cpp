@@ -29,18 +29,26 @@ struct EvalOptions {
 
 nlohmann::json evaluate_data(LoadedModel& model, const NamedFiles& files, const EvalOptions& options) {
   nlohmann::json results = nlohmann::json::object();
+  const Recipe bf16(unquantized(model.config().precision), model.config().model.blocks());
   for (const auto& [name, path] : files) {
     const TokenSequences data(path, model.sequence(), name, model.config().data.document_mask);
     data.file().validate(model.decoder().backend().threads(), model.config().model.vocab);
     Pass pass = model.pass();
     const Evaluation result = evaluate(model.decoder(), pass, data, options.batch, options.sequences);
+    std::optional<double> bf16_loss;
+    if (quantizes_forward(model.decoder(), *pass.recipe, pass.progress)) {
+      pass.recipe = &bf16;
+      bf16_loss = evaluate(model.decoder(), pass, data, options.batch, options.sequences).loss;
+    }
     nlohmann::json entry = {
         {"loss", result.loss}, {"perplexity", result.perplexity()}, {"tokens", result.tokens}};
     if (result.bits_per_byte) entry["bits_per_byte"] = *result.bits_per_byte;
     if (result.excess_nats) entry["excess_nats"] = *result.excess_nats;
+    if (bf16_loss) entry["bf16_loss"] = *bf16_loss;
     results[name] = entry;
     if (options.json) continue;
     fmt::print("{}: loss {:.4f} nats, perplexity {:.3f}", name, result.loss, result.perplexity());
+    if (bf16_loss) fmt::print(", loss {:.4f} in BF16", *bf16_loss);
     if (result.bits_per_byte) fmt::print(", {:.4f} bits per byte", *result.bits_per_byte);
     if (result.excess_nats) fmt::print(", {:+.4f} nats over the true entropy", *result.excess_nats);
     fmt::print(" ({} tokens)\n", result.tokens);

@@ -21,12 +21,17 @@ namespace tetrad::app {
 namespace {
 
 constexpr std::int64_t kMaxBatches = 4096;
+constexpr std::int64_t kMaxDraws = 4096;
+constexpr std::int64_t kDrawsOnGpu = 16;
+constexpr std::int64_t kDrawsOnCpu = 4;
 
 struct InspectRequest {
   CheckpointOptions model;
   std::string precision = "trained";
   std::int64_t batches = 8;
-  double budget = 15;  //!< percent
+  std::int64_t tokens = 16384;
+  std::int64_t draws = 0;  //!< 0: as many as take little time
+  double budget = 15;      //!< percent
   std::string by = "layer";
   std::string yaml;
   bool json = false;
@@ -34,16 +39,20 @@ struct InspectRequest {
 
 void run(const InspectRequest& arguments) {
   TETRAD_CHECK(
-      arguments.yaml.empty() || arguments.batches >= std::int64_t{kFewestMicrobatches},
+      arguments.yaml.empty() || arguments.batches >= std::int64_t{kFewestValues},
       "--yaml writes a suggestion, and {} microbatches are too few for one: use --batches {} or more",
-      arguments.batches, kFewestMicrobatches);
+      arguments.batches, kFewestValues);
   const std::unique_ptr<Backend> backend = choose_backend(arguments.model);
   InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
-                                       *backend, &terminal());
+                                       arguments.tokens, *backend, &terminal());
   const FoldersAbove folders(arguments.yaml);  // rather now than after minutes
   const StopSignals signals;
   TimedProgress progress(signals);
-  const InspectOptions options{arguments.by == "block", arguments.budget / 100, std::ref(progress)};
+  const std::int64_t cheap = backend->name() == "cpu" ? kDrawsOnCpu : kDrawsOnGpu;
+  const InspectOptions options{.by_block = arguments.by == "block",
+                               .budget = arguments.budget / 100,
+                               .draws = arguments.draws > 0 ? arguments.draws : cheap,
+                               .progress = std::ref(progress)};
   const Inspection inspection =
       inspect(*opened.decoder, opened.config.precision, opened.data, opened.pass(), options);
   if (arguments.json)
@@ -71,12 +80,24 @@ void add_inspect(CLI::App& app, Action& action) {
       ->type_name("P")
       ->capture_default_str();
   command
-      ->add_option(
-          "--batches", arguments->batches,
-          fmt::format("Microbatches to measure on; fewer than {} suggest nothing", kFewestMicrobatches))
+      ->add_option("--batches", arguments->batches,
+                   fmt::format("Microbatches to measure on; fewer than {} suggest nothing", kFewestValues))
       ->check(whole_number(2, kMaxBatches))
       ->type_name("N")
       ->capture_default_str();
+  command
+      ->add_option("--tokens", arguments->tokens,
+                   "Most tokens of a microbatch; it has the run's own sequences, or fewer")
+      ->check(whole_number(1))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--draws", arguments->draws,
+                   fmt::format("Draws of random numbers that tell the bias of gradients from their variance "
+                               "[{} on a GPU, {} on the CPU]",
+                               kDrawsOnGpu, kDrawsOnCpu))
+      ->check(whole_number(2, kMaxDraws))
+      ->type_name("N");
   command
       ->add_option("--budget", arguments->budget,
                    "Percent of the linear layers' FLOP allowed in BF16; FP8 counts half")

@@ -55,6 +55,20 @@ TEST_F(CompareCommand, ReportsEveryArm) {
   EXPECT_LT(arm["gradient"]["cosine"], 0.9999);
   EXPECT_GT(arm["gradient"]["cosine"], 0.5);
   EXPECT_NEAR(json["arms"][0]["gradient"]["cosine"], 1, 1e-12);
+  // The reference's weights at both precisions, on the same tokens.
+  EXPECT_EQ(json["arms"][0]["fixed_weights"]["difference_nats"], 0);
+  EXPECT_NEAR(
+      arm["fixed_weights"]["loss"].get<double>() - json["arms"][0]["fixed_weights"]["loss"].get<double>(),
+      arm["fixed_weights"]["difference_nats"], 1e-12);
+  EXPECT_NE(arm["fixed_weights"]["difference_nats"], 0);
+  EXPECT_GT(arm["fixed_weights"]["standard_error"], 0);
+  EXPECT_LT(arm["fixed_weights"]["standard_error"], 0.1) << "paired, not the spread of losses";
+  EXPECT_EQ(arm["fixed_weights"]["sequences"], 2);
+  EXPECT_TRUE(arm["fixed_weights"]["noise"]) << "two sequences say nothing";
+  // The run's own weights in BF16, too.
+  EXPECT_NE(arm["heldout"][0]["bf16_loss"], arm["heldout"][0]["loss"]);
+  EXPECT_NEAR(arm["heldout"][0]["bf16_loss"], arm["heldout"][0]["loss"].get<double>(), 0.1);
+  EXPECT_TRUE(json["arms"][0]["heldout"][0]["bf16_loss"].is_null());
   // Held-out losses and gaps are those of the runs.
   const double reference = json["arms"][0]["heldout"][0]["loss"];
   EXPECT_NEAR(arm["heldout"][0]["gap_nats"], arm["heldout"][0]["loss"].get<double>() - reference, 1e-12);
@@ -64,7 +78,7 @@ TEST_F(CompareCommand, ReportsEveryArm) {
 }
 
 TEST_F(CompareCommand, KeepsWhatWasProbed) {
-  const Words probes = {"--probes", "gradients,recovery"};
+  const Words probes = {"--probes", "gradients,losses,recovery"};
   ASSERT_EQ(compare("c", {"--arms", "bf16,nvfp4", probes[0], probes[1]}).exit_code, 0);
   const Json before = report("c")["arms"][1];
   // Not even the checkpoints are needed again.
@@ -74,6 +88,7 @@ TEST_F(CompareCommand, KeepsWhatWasProbed) {
   const Outcome more = run_tetrad(resume);
   ASSERT_EQ(more.exit_code, 0) << more.err;
   EXPECT_EQ(report("c")["arms"][1]["gradient"], before["gradient"]);
+  EXPECT_EQ(report("c")["arms"][1]["fixed_weights"], before["fixed_weights"]);
   EXPECT_EQ(report("c")["arms"][1]["recovery"], before["recovery"]);
   // What is probed now is the first run that has a checkpoint.
   for (const char* name : {"bf16", "nvfp4"})

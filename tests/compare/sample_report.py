@@ -197,13 +197,21 @@ def telemetry(rng, layers, quality, steps):
     return ({"step": steps, "cells": cells}, {"cosine": rounded(mean, 4), "norm_ratio": 1.012, "layers": cosines})
 
 
-def heldout_of(source, trials, references, margin, gap):
+def heldout_of(source, trials, references, margin, gap, in_bf16):
     losses = [value for value in (final_loss(trial, source) for trial in trials) if value is not None]
     mean = sum(losses) / len(losses) if losses else None
     statistics = gap_statistics(trials, references, source, margin)
     return {"source": source, "loss": rounded(mean), "gap_percent": statistics["gap_percent"], "gap_nats": statistics["gap_nats"],
             "interval_percent": statistics["interval_percent"], "bits_per_byte": rounded(mean and mean / math.log(2) / 1.9),
-            "excess_nats": rounded(mean and 0.02 + gap / 100) if source.startswith("markov") else None}
+            "excess_nats": rounded(mean and 0.02 + gap / 100) if source.startswith("markov") else None,
+            "bf16_loss": rounded(mean and mean - gap / 200) if in_bf16 else None}
+
+
+def fixed_weights_of(gap, first):
+    """What the forward pass loses on the reference's weights, paired by token."""
+    difference = 0 if first else gap / 100
+    return {"loss": rounded(2.41 + difference), "difference_nats": rounded(difference), "standard_error": 0 if first else 0.0004,
+            "noise": difference < 0.0008, "sequences": 512, "tokens": 512 * 1024}
 
 
 def checks_of(gap):
@@ -258,7 +266,8 @@ class Comparison:
         diverged = sum(one["ending"] == "diverged" for one in trials)
         statistics = gap_statistics([] if first else trials, references, source, margin)
         quantizer, gradient = (None, None) if quality is None else telemetry(self.rng, self.layers, quality, self.steps)
-        heldout = [heldout_of(one, trials, [] if first else references, margin, gap) for one in self.sources]
+        in_bf16 = quality is not None and not first
+        heldout = [heldout_of(one, trials, [] if first else references, margin, gap, in_bf16) for one in self.sources]
         tokens = report["training"]["tokens"]
         spikes = sum(event["what"] == "loss spike" for one in trials for event in one["events"])
         report["arms"].append({
@@ -269,7 +278,7 @@ class Comparison:
             "spikes": {"count": spikes, "per_million_tokens": rounded(1e6 * spikes / (tokens * max(1, len(ended))), 4)},
             "skipped_steps": 0, "heldout": heldout,
             "checks": checks_of(gap) if checks else [],
-            "gradient": gradient, "quantizer": quantizer,
+            "gradient": gradient, "fixed_weights": None if quality is None else fixed_weights_of(gap, first), "quantizer": quantizer,
             "cost": cost_of(report["hardware"]["backend"], speed, 1.0 if first else tokens_to_loss),
             "recovery": {"nan": "skipped 1 step, then as before", "nan_ok": True, "resume": "equal to the bit", "resume_ok": True},
             "trials": trials})
@@ -301,7 +310,7 @@ def quickstart():
     made.arm("bf16", checks=False)
     made.arm("nvfp4", 0.53, 0.77, quality=0, checks=False)
     for arm in made.report["arms"]:
-        arm["gradient"] = arm["recovery"] = None
+        arm["gradient"] = arm["fixed_weights"] = arm["recovery"] = None
     return made.report
 
 
@@ -333,7 +342,7 @@ def incomplete():
     report.update(complete=False, build=None, data=[], command=[])
     report["model"]["pattern"] = None
     empty = report["arms"][2]
-    empty.update(heldout=[], gradient=None, quantizer=None, recovery=None, cost=dict.fromkeys(empty["cost"]),
+    empty.update(heldout=[], gradient=None, fixed_weights=None, quantizer=None, recovery=None, cost=dict.fromkeys(empty["cost"]),
                  spikes={"count": None, "per_million_tokens": None}, skipped_steps=None)
     return report
 

@@ -58,17 +58,23 @@ TEST_F(InspectCommand, ReportsLayersOperandsAndASuggestion) {
     EXPECT_TRUE(json["operands"][0].contains(key)) << key;
   ASSERT_EQ(json["units"].size(), 8U);
   for (const char* key : {"name", "layers", "now", "suggested", "flop_share", "bf16", "fp8",
-                          "lost_if_quantized", "bf16_bytes", "fp8_bytes"})
+                          "lost_if_quantized", "backward", "bf16_bytes", "fp8_bytes"})
     EXPECT_TRUE(json["units"][0].contains(key)) << key;
   EXPECT_EQ(json["units"][7]["now"], "bf16");  // the last 15 % of four blocks are one
   EXPECT_TRUE(json["units"][0]["lost_if_quantized"].is_null());
   EXPECT_FALSE(json["units"][7]["lost_if_quantized"].is_null());
   for (const char* set : {"nothing", "today", "suggested"})
-    for (const char* key : {"high_precision", "gradient_error", "loss", "cosine", "bf16_flop_share",
-                            "fp8_flop_share", "weight_bytes"})
+    for (const char* key : {"high_precision", "gradient_error", "loss", "cosine", "backward",
+                            "bf16_flop_share", "fp8_flop_share", "weight_bytes"})
       EXPECT_TRUE(json["sets"][set].contains(key)) << set << " " << key;
   EXPECT_GT(json["sets"]["nothing"]["gradient_error"]["mean"],
             json["sets"]["today"]["gradient_error"]["mean"]);
+  EXPECT_EQ(json["draws"], 4);
+  EXPECT_EQ(json["loss_sequences"], 4 * 2);
+  EXPECT_GT(json["sets"]["nothing"]["backward"]["variance"]["mean"],
+            json["sets"]["today"]["backward"]["variance"]["mean"]);
+  for (const char* key : {"bias_squared", "variance"})
+    EXPECT_TRUE(json["units"][0]["backward"][key].contains("standard_error")) << key;
   EXPECT_TRUE(json["gain_over_today"]["gradient_error"].contains("noise"));
   EXPECT_TRUE(json.contains("verdict"));
 
@@ -84,10 +90,11 @@ TEST_F(InspectCommand, ForPeopleItEndsInLinesToPaste) {
   train("run", "nvfp4");
   const Outcome outcome = inspect("run/checkpoints/step-4", {"--by", "block"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const char* words : {"WHAT IS LOST", "wgrad.dy", "blocks.2.qkv", "SENSITIVITY", "One block",
-                            "nothing kept", "today", "suggested", "precision:\n  high_precision: {first: "})
+  for (const char* words :
+       {"WHAT IS LOST", "wgrad.dy", "blocks.2.qkv", "SENSITIVITY", "One block", "NOISE OF THE BACKWARD PASS",
+        "nothing kept", "today", "suggested", "precision:\n  high_precision: {first: "})
     EXPECT_NE(outcome.out.find(words), std::string::npos) << words << " in\n" << outcome.out;
-  EXPECT_NE(outcome.err.find("pass 60 of 60"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("pass 120 of 120"), std::string::npos) << outcome.err;
 }
 
 TEST_F(InspectCommand, FewMicrobatchesClaimNothing) {
@@ -107,6 +114,27 @@ TEST_F(InspectCommand, FewMicrobatchesClaimNothing) {
   const Outcome refused = inspect("run", {"--batches", "2", "--yaml", folder_.file("kept.yaml")});
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "kept.yaml"));
+}
+
+TEST_F(InspectCommand, TokensAndDrawsCanBeChosen) {
+  train("run", "nvfp4");
+  const Outcome outcome = inspect("run", {"--by", "block", "--tokens", "40", "--draws", "2", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json["tokens_per_microbatch"], 32) << "whole sequences of 32";
+  EXPECT_EQ(json["loss_sequences"], 4);
+  EXPECT_EQ(json["draws"], 2);
+  EXPECT_EQ(inspect("run", {"--draws", "1"}).exit_code, 2);
+}
+
+TEST_F(InspectCommand, ATransformOfTheForwardPassLeavesTheNoiseOut) {
+  train("run", "{recipe: nvfp4, rht: [fprop, wgrad]}");
+  const Outcome json = inspect("run", {"--by", "block", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_TRUE(Json::parse(json.out)["sets"]["nothing"]["backward"].is_null());
+  EXPECT_NE(json.err.find("pass 60 of 60"), std::string::npos) << json.err;
+  const Outcome text = inspect("run", {"--by", "block"});
+  EXPECT_NE(text.out.find("not measured"), std::string::npos) << text.out;
 }
 
 TEST_F(InspectCommand, ABf16RunNeedsARecipe) {

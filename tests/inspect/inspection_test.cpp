@@ -134,12 +134,15 @@ TEST_F(InspectionTest, Fp8LiesBetweenTheRecipeAndBf16) {
                                        recipe("nvfp4", {0, 0, {"*"}, {}})};
   const ProbeResults results = probe(setup, reference, recipes);
   for (std::size_t i = 0; i < data_.training.size(); ++i) {
-    EXPECT_LT(results.samples[1][i].gradient_error, results.samples[0][i].gradient_error);
-    EXPECT_GT(results.samples[1][i].gradient_error, 0);
-    EXPECT_LT(results.samples[0][i].cosine, results.samples[1][i].cosine);
-    EXPECT_EQ(results.samples[2][i].gradient_error, 0) << "everything kept is the reference, to the bit";
-    EXPECT_EQ(results.samples[2][i].loss, 0);
+    const auto sample = [&](std::size_t index) { return results.recipes[index].samples[i]; };
+    EXPECT_LT(sample(1).gradient_error, sample(0).gradient_error);
+    EXPECT_GT(sample(1).gradient_error, 0);
+    EXPECT_LT(sample(0).cosine, sample(1).cosine);
+    EXPECT_EQ(sample(2).gradient_error, 0) << "everything kept is the reference, to the bit";
   }
+  EXPECT_EQ(results.reference_losses.size(), data_.training.size() * kSequences);
+  EXPECT_EQ(results.recipes[2].losses, results.reference_losses);
+  EXPECT_NE(results.recipes[0].losses, results.reference_losses);
 }
 
 TEST_F(InspectionTest, LayersThatAreKeptTodayAreReportedBothWays) {

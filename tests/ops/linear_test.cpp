@@ -282,6 +282,25 @@ TEST_P(StatelessLinearProperties, MicrobatchesShareTheWeightAndNothingElse) {
   EXPECT_NE(p.y.values(), q.y.values());
 }
 
+TEST_P(StatelessLinearProperties, AnotherDrawChangesTheBackwardPassAlone) {
+  LinearPrecision precision = transformed();  // with signs that are drawn too
+  for (auto& spec : precision.operands) spec->rounding = Rounding::stochastic;
+  LinearKey other = kKey;
+  other.draw = 1;
+  Problem p(DType::bf16);
+  Problem q(DType::bf16);
+  Problem again(DType::bf16);
+  for (auto& [problem, key] : {std::pair(&p, kKey), {&q, other}, {&again, other}}) {
+    problem->forward({device(), precision, key});
+    problem->backward({device(), precision, key});
+  }
+  EXPECT_TRUE(p.y.same_bytes(q.y));
+  EXPECT_FALSE(p.dx.same_bytes(q.dx));
+  EXPECT_FALSE(p.dw.same_bytes(q.dw));
+  EXPECT_TRUE(again.dx.same_bytes(q.dx));
+  EXPECT_TRUE(again.dw.same_bytes(q.dw));
+}
+
 TEST_P(StatelessLinearProperties, PartsOfTheTokensGiveTheirRowsOfTheWhole) {
   const LinearPrecision precision = rounded_stochastically();
   Problem whole(DType::f32);

@@ -37,10 +37,12 @@ namespace exposition {
   throw std::runtime_error("no exposition: " + std::string(line));
 }
 
+/// Of those that Prometheus takes, the ones that we use: no capitals, no colons.
 inline bool is_name(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   for (const char c : text)
-    if (c != '_' && (c < 'a' || c > 'z')) return false;
-  return !text.empty();
+    if (c != '_' && (c < 'a' || c > 'z') && !is_digit(c)) return false;
+  return !text.empty() && !is_digit(text.front());
 }
 
 /// Up to the quote that ends it, which is taken off `rest` with it.

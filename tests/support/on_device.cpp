@@ -418,4 +418,15 @@ std::vector<double> OnDevice::squared_norms(std::span<const AdamWTensor> tensors
   return device_.squared_norms(stage(staged, tensors));
 }
 
+std::vector<DeviationSums> OnDevice::deviations(std::span<const DeviationTensor> tensors) {
+  Staged staged(device_);
+  std::vector<DeviationTensor> own;
+  for (const DeviationTensor& tensor : tensors)
+    own.push_back({staged.in(tensor.value, tensor.size), staged.in(tensor.reference, tensor.size),
+                   staged.out(tensor.sum, tensor.size), tensor.size});
+  std::vector<DeviationSums> sums = device_.deviations(own);
+  staged.finish();
+  return sums;
+}
+
 }  // namespace tetrad::testing

@@ -62,6 +62,7 @@ class OnDevice final : public Backend {
   void cross_entropy(const CrossEntropy& op) override;
   void adamw(const AdamWStep& op) override;
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override;
+  std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override;
 
  private:
   Backend& device_;

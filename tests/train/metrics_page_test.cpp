@@ -52,7 +52,7 @@ TEST(MetricsPage, HasTheFiguresOfTheLastStep) {
   last.device_busy = 0.75;
   last.skipped = true;
   metrics.add(last);
-  metrics.add(EvalMetrics{6, 6000, "b", 3.25, std::nullopt, std::nullopt});
+  metrics.add(EvalMetrics{6, 6000, "b", 3.25, std::nullopt, std::nullopt, 3.125});
   metrics.add(EvalMetrics{6, 6000, "a\\\"\n", 1.5, std::nullopt, std::nullopt});
   metrics.add_checkpoint(6, 0.125, 4096);
   metrics.add(HealthEvent{6, "what", "where", "skip"});
@@ -74,6 +74,7 @@ TEST(MetricsPage, HasTheFiguresOfTheLastStep) {
   EXPECT_TRUE(std::isnan(text.value("tetrad_train_loss")));
   EXPECT_TRUE(std::isinf(text.value("tetrad_train_grad_norm")));
   EXPECT_EQ(text.value("tetrad_train_eval_loss", {{"source", "b"}}), 3.25);
+  EXPECT_EQ(text.value("tetrad_train_eval_bf16_loss", {{"source", "b"}}), 3.125);
   EXPECT_EQ(text.value("tetrad_train_eval_loss", {{"source", "a\\\"\n"}}), 1.5);
   EXPECT_EQ(text.value("tetrad_train_health_events_total", {{"action", "skip"}}), 1);
   EXPECT_EQ(text.labels("tetrad_train_info"), (Exposition::Labels{{"model", "tiny"},

@@ -149,7 +149,7 @@ std::optional<double> relative_tokens(const RunMetrics& reference, const RunMetr
 
 std::vector<SourceOutcome> last_losses(const ArmOutcome& arm) {
   struct Values {
-    std::vector<double> losses, bits_per_byte, excess_nats;
+    std::vector<double> losses, bits_per_byte, excess_nats, bf16_losses;
   };
   std::map<std::string, Values> sources;
   for (const TrialOutcome& trial : arm.trials) {
@@ -159,6 +159,7 @@ std::vector<SourceOutcome> last_losses(const ArmOutcome& arm) {
       values.losses.push_back(points.back().loss);
       if (points.back().bits_per_byte) values.bits_per_byte.push_back(*points.back().bits_per_byte);
       if (points.back().excess_nats) values.excess_nats.push_back(*points.back().excess_nats);
+      if (points.back().bf16_loss) values.bf16_losses.push_back(*points.back().bf16_loss);
     }
   }
   std::vector<SourceOutcome> result;
@@ -168,6 +169,7 @@ std::vector<SourceOutcome> last_losses(const ArmOutcome& arm) {
     source.loss = mean(values.losses);
     if (!values.bits_per_byte.empty()) source.bits_per_byte = mean(values.bits_per_byte);
     if (!values.excess_nats.empty()) source.excess_nats = mean(values.excess_nats);
+    if (!values.bf16_losses.empty()) source.bf16_loss = mean(values.bf16_losses);
     result.push_back(std::move(source));
   }
   return result;

@@ -39,6 +39,7 @@ struct SourceOutcome {
   ArmGap gap;
   std::optional<double> bits_per_byte;  //!< this and the next: means too
   std::optional<double> excess_nats;
+  std::optional<double> bf16_loss;  //!< with the forward pass in BF16; nothing: that is what it was
 };
 
 /// The loss of some steps.

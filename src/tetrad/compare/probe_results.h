@@ -16,6 +16,7 @@ namespace tetrad {
 /// Results of one arm; what was not measured is empty.
 struct ArmProbes {
   std::vector<GradientDistance> gradients;  //!< as compare_gradients gives them
+  std::optional<LossDistance> losses;       //!< as compare_losses gives them
   std::optional<Recovery> recovery;
   std::optional<std::vector<CheckResult>> checks;  //!< checks of the arm's first run
 };

@@ -35,11 +35,25 @@ fs::path probes_file(const fs::path& folder, const NamedOverrides& arm) {
 std::size_t find_probed(const Comparison& comparison, const fs::path& folder, std::size_t arm) {
   const std::optional<std::size_t> found = trial_with_checkpoint(comparison, folder, arm);
   TETRAD_CHECK(found.has_value(),
-               "no run of {} has a checkpoint, which the probes need: leave out gradients and checks "
+               "no run of {} has a checkpoint, which the probes need: leave out gradients, losses and checks "
                "(--probes recovery), or add a seed (--seeds)",
                comparison.plan.arms[arm].name);
   return *found;
 }
+
+/// The reference's weights, and how each arm would compute with them.
+struct OnReference {
+  OnReference(const Comparison& comparison, const fs::path& folder, const RunContext& context)
+      : reference(find_probed(comparison, folder, 0)),  // the first of its pair
+        checkpoint(find_checkpoint(folder / comparison.trials[reference].folder, &context.display)) {
+    for (std::size_t i = 0; i < comparison.plan.arms.size(); ++i)
+      configs.push_back(comparison.trials[reference + i].config);
+  }
+
+  std::size_t reference;
+  OpenCheckpoint checkpoint;
+  std::vector<Config> configs;
+};
 
 }  // namespace
 
@@ -54,17 +68,24 @@ bool run_probes(const Comparison& comparison, const fs::path& folder, const std:
                 const ChecksConfig& checks, const RunContext& context, std::vector<ArmProbes>& probes) {
   const std::vector<NamedOverrides>& arms = comparison.plan.arms;
   const auto keep = [&](std::size_t arm) { write_probes(probes_file(folder, arms[arm]), probes[arm]); };
-  const auto is_missing = [](const ArmProbes& arm) { return arm.gradients.empty(); };
-  if (wanted.contains("gradients") && std::ranges::any_of(probes, is_missing)) {
+  const auto lacks_gradients = [](const ArmProbes& arm) { return arm.gradients.empty(); };
+  const auto lacks_losses = [](const ArmProbes& arm) { return !arm.losses; };
+  if (wanted.contains("gradients") && std::ranges::any_of(probes, lacks_gradients)) {
     context.display.say(fmt::format("gradients of all arms on the weights of {}", arms[0].name));
-    const std::size_t reference = find_probed(comparison, folder, 0);  // the first of its pair
-    std::vector<Config> configs;
-    for (std::size_t i = 0; i < arms.size(); ++i) configs.push_back(comparison.trials[reference + i].config);
-    const OpenCheckpoint checkpoint =
-        find_checkpoint(folder / comparison.trials[reference].folder, &context.display);
-    auto gradients = compare_gradients(checkpoint.path(), configs, context.backend);
+    const OnReference on(comparison, folder, context);
+    auto gradients = compare_gradients(on.checkpoint.path(), on.configs, context.backend);
     for (std::size_t i = 0; i < arms.size(); ++i) {
       probes[i].gradients = std::move(gradients[i]);
+      keep(i);
+    }
+  }
+  if (wanted.contains("losses") && std::ranges::any_of(probes, lacks_losses)) {
+    context.display.say(fmt::format("losses of all arms on the weights of {}", arms[0].name));
+    const OnReference on(comparison, folder, context);
+    const std::vector<LossDistance> losses =
+        compare_losses(on.checkpoint.path(), on.configs, context.backend);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      probes[i].losses = losses[i];
       keep(i);
     }
   }

@@ -18,24 +18,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A model with the weights in `checkpoint`, with the gradients of a microbatch at the precision of `config`.
-std::unique_ptr<Decoder> differentiated(const fs::path& checkpoint, const Config& config,
-                                        const Microbatch& batch, Backend& backend) {
-  auto decoder = std::make_unique<Decoder>(backend, config.model, microbatch_sequences(config.train),
-                                           config.train.sequence, storage_type(config.precision),
-                                           recompute_from_name(config.train.recompute));
-  load_weights(checkpoint, *decoder);
-  const Recipe recipe(config.precision, config.model.blocks());
+/// A model with the weights in `checkpoint`, and a pass at the beginning of training at the precision of
+/// `config`.
+struct ProbedArm {
+  ProbedArm(const fs::path& checkpoint, const Config& config, Backend& backend)
+      : decoder(backend, config.model, microbatch_sequences(config.train), config.train.sequence,
+                storage_type(config.precision), recompute_from_name(config.train.recompute)),
+        recipe(config.precision, config.model.blocks()) {
+    load_weights(checkpoint, decoder);
+    pass.recipe = &recipe;
+    pass.seed = config.train.rounding_seed();
+  }
+  ProbedArm(const ProbedArm&) = delete;  // the pass refers to the recipe
+  ProbedArm& operator=(const ProbedArm&) = delete;
+  ~ProbedArm() = default;
+
+  Decoder decoder;
+  Recipe recipe;
   Pass pass;
-  pass.recipe = &recipe;
-  pass.seed = config.train.rounding_seed();
-  differentiate(*decoder, pass, batch);
-  return decoder;
+};
+
+GradientDistance distance(std::string name, const DeviationSums& sums) {
+  return {std::move(name), cosine(sums), norm_ratio(sums)};
 }
 
-GradientDistance distance(std::string name, const GradientProducts& products) {
-  return {std::move(name), products.cosine(), products.norm_ratio()};
-}
+/// Microbatches of held-out tokens that losses are compared on, at most.
+constexpr std::int64_t kLossBatches = 8;
 
 /// The beginning of a run: a checkpoint in the middle and one at the end.
 constexpr std::int64_t kProbeSteps = 6;
@@ -56,16 +64,45 @@ std::vector<std::vector<GradientDistance>> compare_gradients(const fs::path& che
   const Microbatch batch = next_microbatch(dataset, arms[0].train);
   Gradients reference;
   std::vector<std::vector<GradientDistance>> result;
-  for (const Config& arm : arms) {
-    const std::unique_ptr<Decoder> decoder = differentiated(checkpoint, arm, batch, backend);
-    if (reference.empty()) reference = download_gradients(*decoder);
-    const std::vector<GradientProducts> products = products_with(reference, *decoder);
-    std::vector<GradientDistance> distances = {distance("", sum(products))};
-    for (std::size_t i = 0; i < products.size(); ++i)
-      if (const Parameter& parameter = *decoder->parameters()[i]; parameter.decay)
-        distances.push_back(distance(parameter.name, products[i]));
+  for (const Config& config : arms) {
+    ProbedArm arm(checkpoint, config, backend);
+    differentiate(arm.decoder, arm.pass, batch);
+    if (reference.empty()) {
+      reference = make_gradients(arm.decoder);
+      keep_gradients(arm.decoder, reference);
+    }
+    const std::vector<DeviationSums> sums = deviations(arm.decoder, reference);
+    std::vector<GradientDistance> distances = {distance("", sum(sums))};
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      if (const Parameter& parameter = *arm.decoder.parameters()[i]; parameter.decay)
+        distances.push_back(distance(parameter.name, sums[i]));
     result.push_back(std::move(distances));
   }
+  return result;
+}
+
+std::vector<LossDistance> compare_losses(const fs::path& checkpoint, std::span<const Config> arms,
+                                         Backend& backend) {
+  const Dataset dataset = open_dataset(backend.threads(), arms[0]);
+  std::vector<Microbatch> batches;
+  for (std::int64_t count = kLossBatches; count > 0 && batches.empty();
+       count /= 2)  // few tokens: as many as go
+    batches = heldout_microbatches(dataset, arms[0].train, count);
+  if (batches.empty()) return {};
+  std::vector<std::vector<double>> losses;  // by arm and sequence
+  for (const Config& config : arms) {
+    ProbedArm arm(checkpoint, config, backend);
+    std::vector<double>& of_arm = losses.emplace_back();
+    for (const Microbatch& batch : batches) {
+      append_sequence_means(token_losses(arm.decoder, arm.pass, batch), config.train.sequence, of_arm);
+      ++arm.pass.microbatch;
+    }
+  }
+  std::vector<LossDistance> result;
+  const auto sequences = static_cast<std::int64_t>(losses[0].size());
+  for (const std::vector<double>& of_arm : losses)
+    result.push_back({estimate(of_arm).mean, estimate_difference(of_arm, losses[0]), sequences,
+                      sequences * arms[0].train.sequence});
   return result;
 }
 

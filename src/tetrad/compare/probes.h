@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What curves do not show: how far an arm's gradients are from the reference's on the same weights and data,
-// and whether a run of the arm survives bad numbers and an interruption.
+// What curves do not show: how far an arm's gradients and losses are from the reference's on the same weights
+// and data, and whether a run of the arm survives bad numbers and an interruption.
 
 #include <filesystem>
 #include <optional>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tetrad/compare/runner.h"
+#include "tetrad/eval/estimate.h"
 
 namespace tetrad {
 
@@ -24,6 +25,19 @@ struct GradientDistance {
 /// then each matrix.
 std::vector<std::vector<GradientDistance>> compare_gradients(const std::filesystem::path& checkpoint,
                                                              std::span<const Config> arms, Backend& backend);
+
+/// The loss of an arm's forward pass beside the reference's, on the same weights and the same tokens.
+struct LossDistance {
+  double loss = 0;      //!< in nats
+  Estimate difference;  //!< to the reference's loss, paired by token; its error is that of the sequences
+  std::int64_t sequences = 0;
+  std::int64_t tokens = 0;
+};
+
+/// Losses of held-out tokens for the weights in `checkpoint`, at each arm's precision at the beginning of
+/// training; the first configuration is the reference. By arm; nothing if no tokens are held out.
+std::vector<LossDistance> compare_losses(const std::filesystem::path& checkpoint,
+                                         std::span<const Config> arms, Backend& backend);
 
 struct Recovery {
   bool nan_ok = false;

@@ -83,6 +83,7 @@ Json sources_json(const ArmOutcome& arm) {
     line["loss"] = number(source.loss);
     line["bits_per_byte"] = number(source.bits_per_byte);
     line["excess_nats"] = number(source.excess_nats);
+    line["bf16_loss"] = number(source.bf16_loss);
     sources.push_back(std::move(line));
   }
   return sources;
@@ -163,6 +164,16 @@ Json gradient_json(const std::vector<GradientDistance>& gradients) {
           {"layers", layers}};
 }
 
+Json fixed_weights_json(const std::optional<LossDistance>& losses) {
+  if (!losses) return {};
+  return {{"loss", number(losses->loss)},
+          {"difference_nats", number(losses->difference.mean)},
+          {"standard_error", number(losses->difference.error)},
+          {"noise", losses->difference.is_noise()},
+          {"sequences", losses->sequences},
+          {"tokens", losses->tokens}};
+}
+
 Json recovery_json(const std::optional<Recovery>& recovery) {
   if (!recovery) return {};
   return {{"nan", recovery->nan},
@@ -221,6 +232,7 @@ Json arm_json(const ArmOutcome& arm, const ArmOutcome& reference, const NamedOve
           {"heldout", sources_json(arm)},
           {"checks", checks_json(probes, reference_probes)},
           {"gradient", gradient_json(probes.gradients)},
+          {"fixed_weights", fixed_weights_json(probes.losses)},
           {"quantizer", quantizer_json(arm)},
           {"cost", cost_json(arm, reference, context)},
           {"recovery", recovery_json(probes.recovery)},

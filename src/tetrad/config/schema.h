@@ -192,6 +192,9 @@ template <class V>
 void describe(V& v, EvalConfig& c) {
   v.field("every", c.every, "steps; 0: only at the end", at_least(0));
   v.field("sequences", c.sequences, "of each source's held-out tokens", at_least(1));
+  v.field("bf16", c.bf16,
+          "evaluations that are also made with the forward pass in BF16: last, always or never",
+          one_of({"last", "always", "never"}));
 }
 
 template <class V>

@@ -42,4 +42,18 @@ Evaluation evaluate(Decoder& decoder, Pass& pass, const TokenSequences& data, st
   return result;
 }
 
+PrecisionConfig unquantized(const PrecisionConfig& precision) {
+  PrecisionConfig config;
+  config.recipe = "bf16";
+  config.storage = precision.storage;
+  return config;
+}
+
+bool quantizes_forward(Decoder& decoder, const Recipe& recipe, double progress) {
+  return std::ranges::any_of(decoder.linears(), [&](const Linear* linear) {
+    const LinearPrecision& precision = recipe.at(linear->layer_id(), progress);
+    return precision[Operand::fprop_x] || precision[Operand::fprop_w];
+  });
+}
+
 }  // namespace tetrad

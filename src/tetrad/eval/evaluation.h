@@ -23,4 +23,10 @@ struct Evaluation {
 Evaluation evaluate(Decoder& decoder, Pass& pass, const TokenSequences& data, std::int64_t batch,
                     std::int64_t sequences);
 
+/// The same with nothing quantized.
+PrecisionConfig unquantized(const PrecisionConfig& precision);
+
+/// Whether something of the forward pass is quantized at this point of training.
+bool quantizes_forward(Decoder& decoder, const Recipe& recipe, double progress);
+
 }  // namespace tetrad

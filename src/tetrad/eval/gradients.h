@@ -1,50 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Gradients of one microbatch, and how far those at one precision are from those at another.
+// Gradients of one microbatch, and how far those at one precision are from those at another. They stay in the
+// backend's memory: sums are all that is read back.
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
-#include "tetrad/data/dataset.h"
-#include "tetrad/model/decoder.h"
-#include "tetrad/train/config.h"
+#include "tetrad/eval/microbatch.h"
 
 namespace tetrad {
 
-/// [sequences, sequence] tokens.
-struct Microbatch {
-  std::vector<std::int32_t> inputs, targets;
-  std::vector<std::int32_t> document_starts;  //!< empty: documents are not masked
-};
+/// Leaves the gradient of the mean loss in the decoder's parameters; returns the losses of the tokens, in
+/// nats.
+std::vector<float> differentiate(Decoder& decoder, Pass& pass, const Microbatch& batch);
 
-/// Sequences of a training microbatch.
-std::int64_t microbatch_sequences(const TrainConfig& train);
+/// As large as the gradients of all parameters, in the backend's memory and in their order.
+using Gradients = std::vector<Tensor>;
 
-/// The next one of the training data.
-Microbatch next_microbatch(Dataset& dataset, const TrainConfig& train);
+/// Room for them, all zero.
+Gradients make_gradients(Decoder& decoder);
+/// Copies what the decoder holds now.
+void keep_gradients(Decoder& decoder, Gradients& copy);
 
-/// Leaves the gradient of the mean loss in the decoder's parameters; returns that loss, in nats.
-double differentiate(Decoder& decoder, Pass& pass, const Microbatch& batch);
+/// How far the decoder's gradients are from `reference`, by parameter; adds the deviations to `sum`, unless
+/// it is null.
+std::vector<DeviationSums> deviations(Decoder& decoder, const Gradients& reference, Gradients* sum = nullptr);
 
-/// By parameter, in the program's memory.
-using Gradients = std::vector<std::vector<float>>;
-Gradients download_gradients(Decoder& decoder);
-
-/// Scalar products of a reference with something that should be the same.
-struct GradientProducts {
-  double ab = 0, aa = 0, bb = 0;  //!< a is the reference
-
-  void add(const GradientProducts& other);
-  double cosine() const;
-  double norm_ratio() const;      //!< |b| / |a|
-  double relative_error() const;  //!< |b - a|² / |a|²
-};
-
-/// Products of `reference` with the gradients that the decoder holds, by parameter.
-std::vector<GradientProducts> products_with(const Gradients& reference, Decoder& decoder);
+/// |gradients|², by parameter.
+std::vector<double> squares(Backend& backend, const Gradients& gradients);
 
 /// All parameters as one vector.
-GradientProducts sum(std::span<const GradientProducts> products);
+DeviationSums sum(std::span<const DeviationSums> parts);
+
+/// Of g beside its reference r, where d = g - r.
+double relative_error(const DeviationSums& sums);  //!< |d|² / |r|²
+double cosine(const DeviationSums& sums);
+double norm_ratio(const DeviationSums& sums);  //!< |g| / |r|
 
 }  // namespace tetrad

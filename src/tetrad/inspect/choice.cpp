@@ -27,7 +27,8 @@ std::vector<Option> options_by(Figure figure, std::span<const Candidate> candida
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     const Estimate& bf16 = candidate.bf16.*figure;
-    if (levels[i] != Level::quantized || !bf16.is_above_noise()) continue;
+    if (levels[i] != Level::quantized || candidate.bf16.gradient_error.is_few || !bf16.is_above_noise())
+      continue;
     const Estimate fp8 = candidate.fp8 ? (*candidate.fp8).*figure : Estimate{};
     const bool fp8_helps = fp8.is_above_noise();
     const bool fp8_is_enough = fp8_helps && fp8.mean >= kEnoughOfBf16 * bf16.mean;

@@ -27,9 +27,10 @@ struct Candidate {
 /// FP8 takes half the time of BF16.
 inline constexpr double kFp8Cost = 0.5;
 
-/// The level of every candidate. Greedy by the gain in gradient error for the cost, then, among those that
-/// have none above noise, by the gain in loss; `budget` is the fraction of FLOP in BF16, of which FP8 takes
-/// half. FP8 is chosen where it gains at least nine tenths of what BF16 does, or where only FP8 fits.
+/// The level of every candidate: nothing is kept where there were too few microbatches. Greedy by the gain in
+/// gradient error for the cost, then, among those that have none above noise, by the gain in loss; `budget`
+/// is the fraction of FLOP in BF16, of which FP8 takes half. FP8 is chosen where it gains at least nine
+/// tenths of what BF16 does, or where only FP8 fits.
 std::vector<Level> choose(std::span<const Candidate> candidates, double budget);
 
 enum class Advice : std::uint8_t {

@@ -31,37 +31,6 @@ Dataset open_data(Threads& threads, const Config& config, const RunState& state,
   return dataset;
 }
 
-/// Sequences from all held-out tokens, evenly spread and none twice; nothing if there are too few.
-std::vector<Microbatch> heldout_batches(const Dataset& dataset, const TrainConfig& train,
-                                        std::int64_t batches) {
-  std::vector<const TokenSequences*> sources;
-  std::int64_t total = 0;
-  for (const std::string& name : dataset.source_names()) {
-    if (const TokenSequences* source = dataset.heldout(name)) {
-      sources.push_back(source);
-      total += source->count();
-    }
-  }
-  const std::int64_t rows = std::min(microbatch_sequences(train), total / batches);
-  if (rows == 0) return {};
-  const auto length = static_cast<std::size_t>(train.sequence);
-  std::vector<Microbatch> result(static_cast<std::size_t>(batches));
-  for (std::int64_t k = 0; k < batches * rows; ++k) {
-    // Neighbours go to different microbatches, so that each has some of every source.
-    Microbatch& batch = result[static_cast<std::size_t>(k % batches)];
-    std::int64_t index = k * (total / (batches * rows));
-    auto source = sources.begin();
-    while (index >= (*source)->count()) index -= (*source++)->count();
-    const std::size_t begin = batch.inputs.size();
-    batch.inputs.resize(begin + length);
-    batch.targets.resize(begin + length);
-    if (dataset.masks_documents()) batch.document_starts.resize(begin + length);
-    (*source)->read(index, std::span(batch.inputs).subspan(begin), std::span(batch.targets).subspan(begin),
-                    std::span(batch.document_starts).subspan(dataset.masks_documents() ? begin : 0));
-  }
-  return result;
-}
-
 }  // namespace
 
 Pass InspectedRun::pass() const {
@@ -73,7 +42,7 @@ Pass InspectedRun::pass() const {
 }
 
 InspectedRun open_inspected(const std::filesystem::path& path, const std::string& precision,
-                            std::int64_t batches, Backend& backend, Display* display) {
+                            std::int64_t batches, std::int64_t tokens, Backend& backend, Display* display) {
   InspectedRun run;
   const OpenCheckpoint open = find_checkpoint(path, display);
   run.checkpoint = open.path();
@@ -86,13 +55,16 @@ InspectedRun open_inspected(const std::filesystem::path& path, const std::string
   run.as_trained = precision == "trained";
   run.config.precision = with_precision(run.config.precision, precision);
   validate(run.config);
+  TrainConfig& train = run.config.train;
+  train.microbatch =
+      std::min(microbatch_sequences(train), std::max<std::int64_t>(1, tokens / train.sequence));
   const RunState state = load_state(run.checkpoint);
   run.step = state.step;
   run.steps = step_count(run.config.train);
   Dataset dataset = open_data(backend.threads(), run.config, state, run.checkpoint);
   for (std::int64_t i = 0; i < batches; ++i)
     run.data.training.push_back(next_microbatch(dataset, run.config.train));
-  run.data.heldout = heldout_batches(dataset, run.config.train, batches);
+  run.data.heldout = heldout_microbatches(dataset, run.config.train, batches);
   run.decoder = std::make_unique<Decoder>(backend, run.config.model, microbatch_sequences(run.config.train),
                                           run.config.train.sequence, storage_type(run.config.precision),
                                           recompute_from_name(run.config.train.recompute));

@@ -28,9 +28,11 @@ struct InspectedRun {
 };
 
 /// `path` is a checkpoint or a run, `precision` "trained" or a recipe, `batches` the number of microbatches:
-/// those that the run would be trained on next, and as many of held-out tokens where there are enough. Throws
-/// Error: no_checkpoint if it is damaged, bad input if its data is not there.
+/// those that the run would be trained on next, and as many of held-out tokens where there are enough. They
+/// have as many sequences as the run's own, or fewer, so as to have at most `tokens` tokens. Throws Error:
+/// no_checkpoint if it is damaged, bad input if its data is not there.
 InspectedRun open_inspected(const std::filesystem::path& path, const std::string& precision,
-                            std::int64_t batches, Backend& backend, Display* display = nullptr);
+                            std::int64_t batches, std::int64_t tokens, Backend& backend,
+                            Display* display = nullptr);
 
 }  // namespace tetrad

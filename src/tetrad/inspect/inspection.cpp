@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "tetrad/core/error.h"
+#include "tetrad/eval/evaluation.h"
+#include "tetrad/eval/gradient_noise.h"
 
 namespace tetrad {
 namespace {
@@ -52,15 +54,19 @@ class Inspector {
       levels_of_today_.push_back(level_of(precision_at(today_, *linear), base_));
     plan_probes();
     const auto batches = static_cast<std::int64_t>(setup_.data.training.size());
+    const std::int64_t of_noise = can_measure_noise() ? 3 * (1 + options_.draws) : 0;  // three sets
     total_ =
-        batches * (static_cast<std::int64_t>(probes_.size()) + 4);  // statistics, two references, the set
+        batches * (static_cast<std::int64_t>(probes_.size()) + 4 +  // statistics, two references, the set
+                   of_noise);
     take_statistics();
     const ProbeResults results = probe(setup_, reference_, probes_);
     result_.reference_loss = estimate(results.reference_losses).mean;
-    result_.nothing = describe_set(nothing_, results.samples[kNothing]);
-    result_.today = describe_set(today_, results.samples[kToday]);
+    result_.sequences = results.reference_losses.size();
+    result_.nothing = describe_set(nothing_, results.recipes[kNothing], results.reference_losses);
+    result_.today = describe_set(today_, results.recipes[kToday], results.reference_losses);
     report_units(results);
-    suggest(results.samples[kToday]);
+    report_noise();
+    suggest(results.recipes[kToday]);
     return std::move(result_);
   }
 
@@ -74,13 +80,6 @@ class Inspector {
     std::optional<std::size_t> fp8;
     std::optional<std::size_t> in_todays_set;
   };
-
-  static PrecisionConfig unquantized(const PrecisionConfig& precision) {
-    PrecisionConfig config;
-    config.recipe = "bf16";
-    config.storage = precision.storage;
-    return config;
-  }
 
   /// `levels` by layer.
   Recipe at_levels(std::span<const Level> levels) const {
@@ -141,12 +140,13 @@ class Inspector {
     result_.backward = names.backward;
   }
 
-  SetReport describe_set(const Recipe& recipe, const ProbeSamples& samples) const {
+  SetReport describe_set(const Recipe& recipe, const ProbedRecipe& probed,
+                         std::span<const double> reference_losses) const {
     SetReport report;
     report.kept = recipe.config().high_precision;
-    report.gradient_error = estimate(samples, &ProbeSample::gradient_error);
-    report.loss = estimate(samples, &ProbeSample::loss);
-    report.cosine = estimate(samples, &ProbeSample::cosine);
+    report.gradient_error = estimate(probed.samples, &ProbeSample::gradient_error);
+    report.loss = estimate_difference(probed.losses, reference_losses);
+    report.cosine = estimate(probed.samples, &ProbeSample::cosine);
     double all = 0;
     for (const Linear* linear : setup_.decoder.linears()) {
       const auto weights = static_cast<double>(linear->out_features() * linear->in_features());
@@ -162,22 +162,66 @@ class Inspector {
     return report;
   }
 
-  static Gain gain(const ProbeSamples& before, const ProbeSamples& after) {
-    return {estimate_gain(before, after, &ProbeSample::gradient_error),
-            estimate_gain(before, after, &ProbeSample::loss)};
+  static Gain gain(const ProbedRecipe& before, const ProbedRecipe& after) {
+    return {estimate_gain(before.samples, after.samples, &ProbeSample::gradient_error),
+            estimate_difference(before.losses, after.losses)};
+  }
+
+  bool can_measure_noise() const {
+    return without_backward_quantizers(nothing_, setup_.decoder, setup_.pass.progress).has_value();
+  }
+
+  /// By microbatch and parameter; nothing if it cannot be measured.
+  std::optional<std::vector<std::vector<DrawSums>>> noise_of(const Recipe& recipe) {
+    const std::optional<Recipe> reference =
+        without_backward_quantizers(recipe, setup_.decoder, setup_.pass.progress);
+    if (!reference) return std::nullopt;
+    return measure_gradient_noise(setup_.decoder, {recipe, *reference, setup_.data.training, options_.draws,
+                                                   setup_.pass, setup_.after_pass});
+  }
+
+  /// Of those parameters for which `counts(name)`, as one vector.
+  template <typename Counts>
+  NoiseReport describe_noise(const std::vector<std::vector<DrawSums>>& sums, const Counts& counts) const {
+    std::vector<double> bias;
+    std::vector<double> variance;
+    for (const std::vector<DrawSums>& of_microbatch : sums) {
+      DrawSums all;
+      for (std::size_t i = 0; i < of_microbatch.size(); ++i)
+        if (counts(setup_.decoder.parameters()[i]->name)) all.add(of_microbatch[i]);
+      const GradientNoise noise = all.noise(options_.draws);
+      bias.push_back(noise.bias);
+      variance.push_back(noise.variance);
+    }
+    return {estimate(bias), estimate(variance)};
+  }
+  NoiseReport describe_noise(const std::vector<std::vector<DrawSums>>& sums) const {
+    return describe_noise(sums, [](const std::string&) { return true; });
+  }
+
+  void report_noise() {
+    if (const auto today = noise_of(today_)) result_.today.backward = describe_noise(*today);
+    const auto nothing = noise_of(nothing_);
+    if (!nothing) return;
+    result_.nothing.backward = describe_noise(*nothing);
+    for (UnitReport& report : result_.units)
+      report.backward = describe_noise(*nothing, [&](const std::string& parameter) {
+        return std::ranges::any_of(report.unit.layers,
+                                   [&](const std::string& layer) { return parameter == layer + ".weight"; });
+      });
   }
 
   void report_units(const ProbeResults& results) {
-    const ProbeSamples& nothing = results.samples[kNothing];
+    const ProbedRecipe& nothing = results.recipes[kNothing];
     for (std::size_t i = 0; i < units_.size(); ++i) {
       const ProbesOfUnit& probes = probes_of_[i];
       UnitReport report;
       report.unit = units_[i];
       report.now = level_today(i);
-      report.bf16 = gain(nothing, results.samples[probes.bf16]);
-      if (probes.fp8) report.fp8 = gain(nothing, results.samples[*probes.fp8]);
+      report.bf16 = gain(nothing, results.recipes[probes.bf16]);
+      if (probes.fp8) report.fp8 = gain(nothing, results.recipes[*probes.fp8]);
       if (probes.in_todays_set)
-        report.in_todays_set = gain(results.samples[*probes.in_todays_set], results.samples[kToday]);
+        report.in_todays_set = gain(results.recipes[*probes.in_todays_set], results.recipes[kToday]);
       report.bf16_bytes = larger_by(i, probes.bf16);
       report.fp8_bytes = probes.fp8 ? larger_by(i, *probes.fp8) : 0;
       result_.units.push_back(std::move(report));
@@ -193,7 +237,7 @@ class Inspector {
   }
 
   /// The choice rests on units measured alone; so all of it is measured together before it is reported.
-  void suggest(const ProbeSamples& today) {
+  void suggest(const ProbedRecipe& today) {
     std::vector<Candidate> candidates;
     for (const UnitReport& report : result_.units)
       candidates.push_back({report.unit.share, report.bf16, report.fp8});
@@ -205,8 +249,9 @@ class Inspector {
     }
     const std::vector<Recipe> recipe = {at_levels(by_layer)};
     const ProbeResults results = probe(setup_, reference_, recipe);
-    result_.suggested = describe_set(recipe[0], results.samples[0]);
-    result_.gain = gain(today, results.samples[0]);
+    result_.suggested = describe_set(recipe[0], results.recipes[0], results.reference_losses);
+    if (const auto noise = noise_of(recipe[0])) result_.suggested.backward = describe_noise(*noise);
+    result_.gain = gain(today, results.recipes[0]);
     result_.verdict = judge(result_.gain, result_.suggested.cost(), result_.today.cost());
   }
 
@@ -232,6 +277,7 @@ class Inspector {
 Inspection inspect(Decoder& decoder, const PrecisionConfig& precision, const ProbeData& data,
                    const Pass& pass, const InspectOptions& options) {
   TETRAD_CHECK(data.training.size() >= 2, "a standard error needs at least two microbatches");
+  TETRAD_CHECK(options.draws >= 2, "bias and variance cannot be told apart with fewer than two draws");
   return Inspector(decoder, precision, data, pass, options).run();
 }
 

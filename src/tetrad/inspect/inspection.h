@@ -17,9 +17,17 @@ namespace tetrad {
 
 struct InspectOptions {
   bool by_block = false;
-  double budget = 0.15;  //!< fraction of the linear layers' FLOP in BF16; FP8 counts half
+  double budget = 0.15;     //!< fraction of the linear layers' FLOP in BF16; FP8 counts half
+  std::int64_t draws = 16;  //!< of random numbers, for the noise of the backward pass
   /// Passes that are done, and that there will be. May throw to stop.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
+};
+
+/// What the backward pass adds to gradients, beside the same forward pass without it, over all draws;
+/// relative to the squared norm (eval/gradient_noise.h).
+struct NoiseReport {
+  Estimate bias;  //!< squared
+  Estimate variance;
 };
 
 /// A set of kept layers, all together, against BF16.
@@ -28,7 +36,8 @@ struct SetReport {
   Estimate gradient_error;
   Estimate loss;  //!< excess, in nats
   Estimate cosine;
-  double bf16_share = 0;  //!< fraction of the linear layers' FLOP
+  std::optional<NoiseReport> backward;  //!< all parameters as one; nothing: fprop's operands are transformed
+  double bf16_share = 0;                //!< fraction of the linear layers' FLOP
   double fp8_share = 0;
   double weight_bytes = 0;  //!< all linear layers, each in the format of its forward pass
 
@@ -41,8 +50,9 @@ struct UnitReport {
   Level suggested = Level::quantized;
   Gain bf16;  //!< what keeping it alone gains over nothing kept
   std::optional<Gain> fp8;
-  std::optional<Gain> in_todays_set;  //!< what quantizing it would lose, if today's set keeps it
-  double bf16_bytes = 0;              //!< that its weights are larger by
+  std::optional<Gain> in_todays_set;    //!< what quantizing it would lose, if today's set keeps it
+  std::optional<NoiseReport> backward;  //!< of its own weights' gradients, if nothing is kept
+  double bf16_bytes = 0;                //!< that its weights are larger by
   double fp8_bytes = 0;
 };
 
@@ -54,6 +64,7 @@ struct OperandReport {
 struct Inspection {
   std::string forward, backward;     //!< recipes
   double reference_loss = 0;         //!< in BF16, nats
+  std::size_t sequences = 0;         //!< behind the losses
   std::vector<OperandReport> worst;  //!< by SQNR, the lowest first
   std::vector<std::string> layers;   //!< in the order of the model
   std::vector<UnitReport> units;     //!< in the order of the model

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "tetrad/core/error.h"
@@ -18,43 +17,44 @@ Pass pass_of(const ProbeSetup& setup, const Recipe& recipe, std::size_t microbat
   return pass;
 }
 
-double heldout_loss(const ProbeSetup& setup, const Recipe& recipe, std::size_t microbatch) {
-  const Microbatch& batch = setup.data.heldout[microbatch];
-  std::vector<float> losses(batch.inputs.size());
+/// Leaves the gradients in the decoder; appends the loss of each sequence to `losses`.
+void compute(const ProbeSetup& setup, const Recipe& recipe, std::size_t microbatch,
+             std::vector<double>& losses) {
   Pass pass = pass_of(setup, recipe, microbatch);
-  setup.decoder.evaluate(pass, batch.inputs, batch.targets, losses, batch.document_starts);
-  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+  const std::vector<float> training = differentiate(setup.decoder, pass, setup.data.training[microbatch]);
+  const std::vector<float> heldout = setup.data.heldout.empty()
+                                         ? training
+                                         : token_losses(setup.decoder, pass, setup.data.heldout[microbatch]);
+  append_sequence_means(heldout, setup.decoder.sequence(), losses);
+  if (setup.after_pass) setup.after_pass();
 }
 
-/// Leaves the gradients in the decoder; returns the loss.
-double compute(const ProbeSetup& setup, const Recipe& recipe, std::size_t microbatch) {
-  const double heldout = setup.data.heldout.empty() ? 0 : heldout_loss(setup, recipe, microbatch);
-  Pass pass = pass_of(setup, recipe, microbatch);
-  const double training = differentiate(setup.decoder, pass, setup.data.training[microbatch]);
-  if (setup.after_pass) setup.after_pass();
-  return setup.data.heldout.empty() ? training : heldout;
+std::vector<double> figures(std::span<const ProbeSample> samples, double ProbeSample::*figure) {
+  std::vector<double> values;
+  for (const ProbeSample& sample : samples) values.push_back(sample.*figure);
+  return values;
 }
 
 }  // namespace
 
 ProbeResults probe(const ProbeSetup& setup, const Recipe& reference, std::span<const Recipe> recipes) {
   ProbeResults results;
-  results.samples.resize(recipes.size());
+  results.recipes.resize(recipes.size());
+  Gradients kept = make_gradients(setup.decoder);
   // Microbatch by microbatch, so that one gradient is held for reference and not one for each.
   for (std::size_t i = 0; i < setup.data.training.size(); ++i) {
-    const double reference_loss = compute(setup, reference, i);
-    const Gradients gradients = download_gradients(setup.decoder);
-    results.reference_losses.push_back(reference_loss);
+    compute(setup, reference, i, results.reference_losses);
+    keep_gradients(setup.decoder, kept);
     for (std::size_t k = 0; k < recipes.size(); ++k) {
-      const double loss = compute(setup, recipes[k], i) - reference_loss;
-      const GradientProducts products = sum(products_with(gradients, setup.decoder));
-      const ProbeSample sample{loss, products.relative_error(), products.cosine()};
-      TETRAD_CHECK(
-          std::isfinite(sample.loss) && std::isfinite(sample.gradient_error) && std::isfinite(sample.cosine),
-          "the loss or the gradient of microbatch {} is not finite, or zero: these weights cannot be "
-          "inspected on this data",
-          i + 1);
-      results.samples[k].push_back(sample);
+      ProbedRecipe& probed = results.recipes[k];
+      compute(setup, recipes[k], i, probed.losses);
+      const DeviationSums sums = sum(deviations(setup.decoder, kept));
+      const ProbeSample& sample = probed.samples.emplace_back(relative_error(sums), cosine(sums));
+      TETRAD_CHECK(std::isfinite(probed.losses.back()) && std::isfinite(sample.gradient_error) &&
+                       std::isfinite(sample.cosine),
+                   "the loss or the gradient of microbatch {} is not finite, or zero: these weights cannot "
+                   "be inspected on this data",
+                   i + 1);
     }
   }
   return results;
@@ -84,25 +84,13 @@ std::vector<OperandStats> quantizer_statistics(const ProbeSetup& setup, const Re
   return result;
 }
 
-Estimate estimate(std::span<const double> values) {
-  const auto count = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, values.size() < 2 ? 0 : std::sqrt(squares / (count - 1) / count),
-          values.size() < kFewestMicrobatches};
+Estimate estimate(std::span<const ProbeSample> samples, double ProbeSample::*figure) {
+  return estimate(figures(samples, figure));
 }
 
-Estimate estimate(const ProbeSamples& samples, double ProbeSample::*figure) {
-  std::vector<double> values;
-  for (const ProbeSample& sample : samples) values.push_back(sample.*figure);
-  return estimate(values);
-}
-
-Estimate estimate_gain(const ProbeSamples& before, const ProbeSamples& after, double ProbeSample::*figure) {
-  std::vector<double> values;
-  for (std::size_t i = 0; i < before.size(); ++i) values.push_back(before[i].*figure - after[i].*figure);
-  return estimate(values);
+Estimate estimate_gain(std::span<const ProbeSample> before, std::span<const ProbeSample> after,
+                       double ProbeSample::*figure) {
+  return estimate_difference(figures(before, figure), figures(after, figure));
 }
 
 }  // namespace tetrad

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "tetrad/eval/estimate.h"
 #include "tetrad/eval/gradients.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/recipe/recipe.h"
@@ -26,17 +27,21 @@ struct ProbeSetup {
   std::function<void()> after_pass;  //!< may throw to stop
 };
 
-/// One microbatch against the reference.
+/// The gradient of one microbatch against the reference's.
 struct ProbeSample {
-  double loss = 0;            //!< excess, in nats
   double gradient_error = 0;  //!< |g - g_ref|² / |g_ref|² over all parameters
   double cosine = 1;
 };
-using ProbeSamples = std::vector<ProbeSample>;  //!< by microbatch
+
+/// What one recipe computes.
+struct ProbedRecipe {
+  std::vector<ProbeSample> samples;  //!< by microbatch
+  std::vector<double> losses;        //!< by sequence, in nats: differences are paired by token
+};
 
 struct ProbeResults {
-  std::vector<double> reference_losses;  //!< by microbatch
-  std::vector<ProbeSamples> samples;     //!< by recipe
+  std::vector<double> reference_losses;  //!< by sequence
+  std::vector<ProbedRecipe> recipes;
 };
 
 /// A recipe changes nothing but itself: weights, tokens and random bits are the same for all. Throws Error
@@ -46,25 +51,10 @@ ProbeResults probe(const ProbeSetup& setup, const Recipe& reference, std::span<c
 /// What the quantizers of every layer and operand do on all microbatches together, every element counted.
 std::vector<OperandStats> quantizer_statistics(const ProbeSetup& setup, const Recipe& recipe);
 
-/// The fewest microbatches whose standard error says anything: that of fewer is mostly chance itself.
-inline constexpr std::size_t kFewestMicrobatches = 4;
-
-/// A mean over microbatches.
-struct Estimate {
-  double mean = 0;
-  double error = 0;     //!< standard error
-  bool is_few = false;  //!< fewer than kFewestMicrobatches: everything is noise
-
-  /// Two standard errors above 0.
-  bool is_above_noise() const { return !is_few && mean > 2 * error; }
-  bool is_below_noise() const { return !is_few && -mean > 2 * error; }
-  bool is_noise() const { return !is_above_noise() && !is_below_noise(); }
-};
-
-Estimate estimate(std::span<const double> values);
 /// The mean of one figure of the samples.
-Estimate estimate(const ProbeSamples& samples, double ProbeSample::*figure);
+Estimate estimate(std::span<const ProbeSample> samples, double ProbeSample::*figure);
 /// The mean of how much less it is in `after` than in `before`, microbatch by microbatch.
-Estimate estimate_gain(const ProbeSamples& before, const ProbeSamples& after, double ProbeSample::*figure);
+Estimate estimate_gain(std::span<const ProbeSample> before, std::span<const ProbeSample> after,
+                       double ProbeSample::*figure);
 
 }  // namespace tetrad

@@ -125,6 +125,23 @@ std::string units_text(const Inspection& inspection) {
   return text;
 }
 
+/// "0.0123 ± 0.0004", relative to the squared norm, and ~ if a bias is noise.
+std::string noise_text(const Estimate& noise) { return gain_text(noise, 1, 5); }
+
+/// The backward pass of each unit, the largest bias first.
+std::string backward_text(const Inspection& inspection) {
+  const std::size_t width = name_width(inspection);
+  std::vector<const UnitReport*> order;
+  for (const UnitReport& report : inspection.units) order.push_back(&report);
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [](const UnitReport* report) { return report->backward->bias.mean; });
+  std::string text = fmt::format("{:<{}} {:<9} {:>22} {:>20}\n", "", width, "today", "bias²", "variance");
+  for (const UnitReport* report : order)
+    text += fmt::format("{:<{}} {:<9} {:>22} {:>20}\n", report->unit.name, width, name_of(report->now),
+                        noise_text(report->backward->bias), noise_text(report->backward->variance));
+  return text;
+}
+
 /// What is kept today, and what it would lose without one of them.
 std::string kept_text(const Inspection& inspection) {
   const double percent = 100 / inspection.nothing.gradient_error.mean;
@@ -139,14 +156,16 @@ std::string kept_text(const Inspection& inspection) {
 }
 
 std::string sets_text(const Inspection& inspection) {
-  std::string text = fmt::format("{:<14} {:>20} {:>18} {:>8} {:>9} {:>9} {:>12}\n", "", "gradient error",
-                                 "loss, mnat", "cosine", "BF16", "FP8", "weights, kB");
+  std::string text =
+      fmt::format("{:<14} {:>20} {:>18} {:>8} {:>9} {:>9} {:>12} {:>22} {:>20}\n", "", "gradient error",
+                  "loss, mnat", "cosine", "BF16", "FP8", "weights, kB", "backward: bias²", "variance");
   const auto add = [&](std::string_view name, const SetReport& set) {
-    text +=
-        fmt::format("{:<14} {:>20} {:>18} {:>8.4f} {:>7.1f} % {:>7.1f} % {:>12}\n", name,
-                    fmt::format("{:.5f} ± {:.5f}", set.gradient_error.mean, set.gradient_error.error),
-                    fmt::format("{:.2f} ± {:.2f}", 1000 * set.loss.mean, 1000 * set.loss.error),
-                    set.cosine.mean, 100 * set.bf16_share, 100 * set.fp8_share, kilobytes(set.weight_bytes));
+    text += fmt::format("{:<14} {:>20} {:>18} {:>8.4f} {:>7.1f} % {:>7.1f} % {:>12} {:>22} {:>20}\n", name,
+                        fmt::format("{:.5f} ± {:.5f}", set.gradient_error.mean, set.gradient_error.error),
+                        fmt::format("{:.2f} ± {:.2f}", 1000 * set.loss.mean, 1000 * set.loss.error),
+                        set.cosine.mean, 100 * set.bf16_share, 100 * set.fp8_share,
+                        kilobytes(set.weight_bytes), set.backward ? noise_text(set.backward->bias) : "-",
+                        set.backward ? noise_text(set.backward->variance) : "-");
   };
   add("nothing kept", inspection.nothing);
   add("today", inspection.today);
@@ -174,80 +193,23 @@ std::string verdict_text(const Inspection& inspection) {
   return text;
 }
 
+/// What the backward pass adds by itself.
+std::string noise_section(const Inspection& inspection, const InspectOptions& options) {
+  if (!inspection.nothing.backward)
+    return "\nNOISE OF THE BACKWARD PASS: not measured, because the operands of fprop are transformed.\n";
+  return fmt::format(
+      "\nNOISE OF THE BACKWARD PASS: {} draws of random numbers, beside the same forward pass with a "
+      "backward pass in BF16.\nIf nothing is kept, the gradient has a bias² of {} of its squared norm and a "
+      "variance of {}.\nOf the gradient of its own weights, each {} has:\n{}",
+      options.draws, noise_text(inspection.nothing.backward->bias),
+      noise_text(inspection.nothing.backward->variance), options.by_block ? "block" : "layer",
+      backward_text(inspection));
+}
+
 std::string quoted_list(const std::vector<std::string>& patterns) { return json_text(Json(patterns)); }
 
 std::string number_or_auto(const std::optional<std::int64_t>& number) {
   return number ? std::to_string(*number) : "auto";
-}
-
-Json json_of(const Estimate& estimate) {
-  return {{"mean", estimate.mean}, {"standard_error", estimate.error}};
-}
-
-Json json_of(const Gain& gain) {
-  const auto figure = [](const Estimate& estimate) {
-    Json json = json_of(estimate);
-    json["noise"] = estimate.is_noise();
-    return json;
-  };
-  return {{"gradient_error", figure(gain.gradient_error)}, {"loss", figure(gain.loss)}};
-}
-
-Json json_of(const std::optional<Gain>& gain) { return gain ? json_of(*gain) : Json(); }
-
-Json json_of(const SetReport& set) {
-  const auto number = [](const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); };
-  return {{"high_precision",
-           {{"first", number(set.kept.first)},
-            {"last", number(set.kept.last)},
-            {"match", set.kept.match},
-            {"fp8", set.kept.fp8}}},
-          {"gradient_error", json_of(set.gradient_error)},
-          {"loss", json_of(set.loss)},
-          {"cosine", json_of(set.cosine)},
-          {"bf16_flop_share", set.bf16_share},
-          {"fp8_flop_share", set.fp8_share},
-          {"weight_bytes", set.weight_bytes}};
-}
-
-Json json_of(const UnitReport& report) {
-  return {{"name", report.unit.name},        {"layers", report.unit.layers},
-          {"now", name_of(report.now)},      {"suggested", name_of(report.suggested)},
-          {"flop_share", report.unit.share}, {"bf16", json_of(report.bf16)},
-          {"fp8", json_of(report.fp8)},      {"lost_if_quantized", json_of(report.in_todays_set)},
-          {"bf16_bytes", report.bf16_bytes}, {"fp8_bytes", report.fp8_bytes}};
-}
-
-Json json_of(const OperandReport& report) {
-  const QuantStats& stats = report.stats.stats;
-  return {{"layer", report.stats.layer},
-          {"operand", name_of(report.stats.operand)},
-          {"now", name_of(report.now)},
-          {"sqnr_db", stats.sqnr_db()},  // null: nothing was lost
-          {"underflow", stats.flushed_fraction()},
-          {"saturated", stats.saturated_fraction()},
-          {"zero_scale_blocks", stats.zero_scale_blocks},
-          {"amax", stats.amax}};
-}
-
-template <class T>
-Json list_of(const std::vector<T>& reports) {
-  Json list = Json::array();
-  for (const T& report : reports) list.push_back(json_of(report));
-  return list;
-}
-
-std::string_view name_of(Advice verdict) {
-  switch (verdict) {
-    case Advice::better:
-      return "better";
-    case Advice::as_good:
-      return "as_good_for_less";
-    case Advice::none:
-      return "none";
-    default:
-      return "keep_today";
-  }
 }
 
 }  // namespace
@@ -256,9 +218,9 @@ std::string report_text(const InspectedRun& run, const Inspection& inspection,
                         const InspectOptions& options) {
   std::string text = fmt::format(
       "{}: step {} of {}, forward {}, backward {}\n{} microbatches of {} tokens; losses are those of {} "
-      "tokens, {:.4f} nats in BF16\n",
+      "{} sequences, {:.4f} nats in BF16\n",
       run.checkpoint.string(), run.step, run.steps, inspection.forward, inspection.backward,
-      run.data.training.size(), run.data.training[0].inputs.size(),
+      run.data.training.size(), run.data.training[0].inputs.size(), inspection.sequences,
       run.data.heldout.empty() ? "training" : "held-out", inspection.reference_loss);
   text +=
       "\nWHAT IS LOST: signal to quantization noise in dB, if nothing were kept (today * stays in BF16, + in "
@@ -275,11 +237,12 @@ std::string report_text(const InspectedRun& run, const Inspection& inspection,
   if (const std::string kept = kept_text(inspection); !kept.empty())
     text +=
         "\nToday's list would lose without one of its own (gradient, % of the same; loss, mnat):\n" + kept;
+  text += noise_section(inspection, options);
   if (inspection.verdict == Advice::none)
     return text + fmt::format(
                       "\nNo suggestion: {} microbatches are too few to tell gains from chance. Measure on {} "
                       "or more (--batches).\n",
-                      run.data.training.size(), kFewestMicrobatches);
+                      run.data.training.size(), kFewestValues);
   text +=
       fmt::format("\nSUGGESTION with up to {:g} % of the linear layers' FLOP in BF16 (FP8 counts half):\n",
                   100 * options.budget);
@@ -288,30 +251,6 @@ std::string report_text(const InspectedRun& run, const Inspection& inspection,
   text += fmt::format("Measured together:\n{}", sets_text(inspection));
   text += fmt::format("\n{}\n\n{}", verdict_text(inspection), report_yaml(run, inspection));
   return text;
-}
-
-nlohmann::json report_json(const InspectedRun& run, const Inspection& inspection,
-                           const InspectOptions& options) {
-  return {{"checkpoint", run.checkpoint.string()},
-          {"step", run.step},
-          {"steps", run.steps},
-          {"forward", inspection.forward},
-          {"backward", inspection.backward},
-          {"microbatches", run.data.training.size()},
-          {"tokens_per_microbatch", run.data.training[0].inputs.size()},
-          {"losses_of", run.data.heldout.empty() ? "training" : "heldout"},
-          {"by", options.by_block ? "block" : "layer"},
-          {"budget_percent", 100 * options.budget},
-          {"reference_loss", inspection.reference_loss},
-          {"operands", list_of(inspection.worst)},
-          {"units", list_of(inspection.units)},
-          {"sets",
-           {{"nothing", json_of(inspection.nothing)},
-            {"today", json_of(inspection.today)},
-            {"suggested", json_of(inspection.suggested)}}},
-          {"gain_over_today", json_of(inspection.gain)},
-          {"verdict", name_of(inspection.verdict)},
-          {"yaml", inspection.verdict == Advice::none ? Json() : Json(report_yaml(run, inspection))}};
 }
 
 std::string report_yaml(const InspectedRun& run, const Inspection& inspection) {

@@ -53,6 +53,8 @@ class Decoder {
 
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return backend_; }
+  /// Tokens of a sequence of a microbatch.
+  std::int64_t sequence() const { return sequence_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() { return parameters_; }
   std::vector<Linear*> linears();
 

@@ -28,7 +28,7 @@ MutableMatrixView Linear::input(const Pass& pass, std::int64_t tokens) {
 }
 
 LinearCall Linear::make_call(const Pass& pass, const LinearPrecision& precision, LinearStats& stats) const {
-  LinearCall call{backend_, precision, {pass.seed, pass.step, pass.microbatch, id_}};
+  LinearCall call{backend_, precision, {pass.seed, pass.step, pass.microbatch, id_, pass.draw}};
   if (pass.telemetry && !pass.again)
     call.telemetry = pass.every_element ? Telemetry::full : Telemetry::sampled;
   call.stats = &stats;
@@ -48,11 +48,14 @@ void Linear::take_note(Pass& pass, const LinearStats& stats, std::initializer_li
 GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached) {
   const MatrixView weight = weight_.value.const_view();
   const std::optional<QuantSpec> spec = call.spec(operand);
+  const std::uint64_t seed = call.key.seed_of(operand);
   const bool fresh = cached.version == weight_.version && cached.spec == spec &&
-                     (!weight_depends_on_step(call.precision, operand) || cached.step == call.key.step);
+                     (!weight_depends_on_step(call.precision, operand) ||
+                      (cached.step == call.key.step && cached.seed == seed));
   if (fresh) return tetrad::weight_operand(operand, weight, cached.form);
   cached.version = weight_.version;
   cached.step = call.key.step;
+  cached.seed = seed;
   cached.spec = spec;
   return linear_weight(call, operand, weight, storage_, cached.form);
 }

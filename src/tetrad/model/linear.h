@@ -57,7 +57,8 @@ class Linear {
   /// A form of the weight that is made once per optimizer step.
   struct CachedWeight {
     std::uint64_t version = 0;  //!< the parameter's; 0 = never made
-    std::uint32_t step = 0;     //!< for forms that depend on it
+    std::uint32_t step = 0;     //!< for forms that depend on it, with the seed
+    std::uint64_t seed = 0;
     std::optional<QuantSpec> spec;
     WeightForm form;
   };

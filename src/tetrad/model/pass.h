@@ -26,8 +26,9 @@ struct Pass {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint32_t microbatch = 0;
-  double progress = 0;  //!< fraction of the token budget
-  float z_loss = 0;     //!< CrossEntropy::z_loss
+  std::uint32_t draw = 0;  //!< LinearKey::draw
+  double progress = 0;     //!< fraction of the token budget
+  float z_loss = 0;        //!< CrossEntropy::z_loss
   Trace* trace = nullptr;
   bool training = false;  //!< keep what the backward pass needs
   bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time

@@ -8,9 +8,9 @@ namespace {
 
 /// Signs of the transform for one step, when they are drawn anew for each: the same for all microbatches,
 /// which share the weight's codes.
-std::uint32_t step_signs(const LinearKey& key) {
+std::uint32_t step_signs(const LinearKey& key, Operand operand) {
   constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no layer has this id
-  const RandomStream stream{key.seed, key.step, 0, kSignStream};
+  const RandomStream stream{key.seed_of(operand), key.step, 0, kSignStream};
   return stream.group(0)[0] & 0xFFFFu;
 }
 
@@ -78,7 +78,7 @@ GemmOperand wgrad_input(const LinearCall& call, const LinearSaved& saved) {
 
 std::optional<QuantSpec> LinearCall::spec(Operand operand) const {
   std::optional<QuantSpec> spec = precision[operand];
-  if (spec && precision.per_step_signs) spec->signs = step_signs(key);
+  if (spec && precision.per_step_signs) spec->signs = step_signs(key, operand);
   return spec;
 }
 

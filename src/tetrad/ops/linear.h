@@ -22,12 +22,18 @@ struct LinearKey {
   std::uint32_t step = 0;
   std::uint32_t microbatch = 0;
   std::uint32_t layer = 0;  //!< distinct for each linear layer of a model
+  /// Other random numbers for the operands of dgrad and wgrad, with the same forward pass: for measurements.
+  /// Training has 0.
+  std::uint32_t draw = 0;
 
+  std::uint64_t seed_of(Operand operand) const {
+    return gemm_of(operand) == "fprop" ? seed : seed + (std::uint64_t{draw} << 32);
+  }
   RandomStream stream(Operand operand) const {
-    return {seed, step, microbatch, layer * kOperands + static_cast<std::uint32_t>(operand)};
+    return {seed_of(operand), step, microbatch, layer * kOperands + static_cast<std::uint32_t>(operand)};
   }
   /// The key of what all microbatches of a step share: forms of the weight.
-  LinearKey of_step() const { return {seed, step, 0, layer}; }
+  LinearKey of_step() const { return {seed, step, 0, layer, draw}; }
 };
 
 /// Where an operand that is part of a larger tensor lies in it, and the amax of the whole. The results are

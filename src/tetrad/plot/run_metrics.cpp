@@ -77,6 +77,7 @@ void add_eval_line(const Json& line, const std::string& where, RunMetrics& run) 
     point.bits_per_byte = bits.get<double>();
   if (const Json& excess = member_of(line, "excess_nats"); excess.is_number())
     point.excess_nats = excess.get<double>();
+  if (const Json& loss = member_of(line, "bf16_loss"); loss.is_number()) point.bf16_loss = loss.get<double>();
   add_point(run.evals[source.get<std::string>()], point, where);
 }
 

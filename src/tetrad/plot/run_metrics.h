@@ -32,6 +32,7 @@ struct EvalPoint {
   double loss = 0;  //!< nats per token; NaN if it was not finite
   std::optional<double> bits_per_byte;
   std::optional<double> excess_nats = {};
+  std::optional<double> bf16_loss = {};  //!< with the forward pass in BF16, where that is another
 };
 
 /// Something about the run's health.

@@ -28,6 +28,7 @@ struct ScheduleConfig {
 struct EvalConfig {
   std::int64_t every = 0;       //!< steps; 0 = only at the end
   std::int64_t sequences = 64;  //!< how many of each source's held-out tokens are used
+  std::string bf16 = "last";    //!< which evaluations are made in BF16 too: last | always | never
   friend bool operator==(const EvalConfig&, const EvalConfig&) = default;
 };
 

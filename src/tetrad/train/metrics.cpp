@@ -84,8 +84,10 @@ void Metrics::add(const EvalMetrics& m) {
       {"kind", "eval"}, {"step", m.step}, {"tokens", m.tokens}, {"source", m.source}, {"loss", m.loss}};
   if (m.bits_per_byte) line["bits_per_byte"] = *m.bits_per_byte;
   if (m.excess_nats) line["excess_nats"] = *m.excess_nats;
+  if (m.bf16_loss) line["bf16_loss"] = *m.bf16_loss;
   append(line);
   draw("eval/" + m.source + "/loss", m.step, m.loss);
+  if (m.bf16_loss) draw("eval/" + m.source + "/bf16_loss", m.step, *m.bf16_loss);
   if (page_ != nullptr) page_->add(m);
 }
 

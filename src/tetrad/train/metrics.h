@@ -41,8 +41,9 @@ struct EvalMetrics {
   std::int64_t tokens = 0;
   std::string source;
   double loss = 0;
-  std::optional<double> bits_per_byte;  //!< where the number of bytes is known
-  std::optional<double> excess_nats;    //!< over the source's true entropy, where it is known
+  std::optional<double> bits_per_byte;   //!< where the number of bytes is known
+  std::optional<double> excess_nats;     //!< over the source's true entropy, where it is known
+  std::optional<double> bf16_loss = {};  //!< with the forward pass in BF16, where that is another
 };
 
 struct HealthEvent {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/metrics_page.h"
 
+#include <algorithm>
+
 #include "tetrad/io/exposition.h"
 
 namespace tetrad {
@@ -69,6 +71,10 @@ std::string MetricsPage::text() const {
   for (const auto& [action, count] : events_) out.sample(count, {{"action", action}});
   if (!evaluations_.empty()) out.family("eval_loss", "gauge", "Held-out cross-entropy in nats per token.");
   for (const auto& [source, m] : evaluations_) out.sample(m.loss, {{"source", source}});
+  if (std::ranges::any_of(evaluations_, [](const auto& one) { return one.second.bf16_loss.has_value(); }))
+    out.family("eval_bf16_loss", "gauge", "The same with the forward pass in BF16, where it is quantized.");
+  for (const auto& [source, m] : evaluations_)
+    if (m.bf16_loss) out.sample(*m.bf16_loss, {{"source", source}});
   if (checkpoint_) {
     out.gauge("checkpoint_step", "Step of the newest checkpoint.", checkpoint_->step);
     out.gauge("checkpoint_bytes", "Its size.", static_cast<std::int64_t>(checkpoint_->bytes));

@@ -303,7 +303,7 @@ Ending Trainer::run_steps(const StopSignals& signals) {
     }
     const bool last = state_.step == steps_;
     const std::int64_t eval_every = config_.train.eval.every;
-    if (last || (eval_every > 0 && state_.step % eval_every == 0)) evaluate();
+    if (last || (eval_every > 0 && state_.step % eval_every == 0)) evaluate(last);
     const bool asked_for = signals.take_checkpoint_request();
     const bool ends = state_.step == last_step_;
     if ((ends && saves_ends_) || is_scheduled(state_.step) || asked_for || is_time_to_save()) save(ends);
@@ -468,8 +468,25 @@ void Trainer::report(const StepOutcome& outcome, double seconds) {
                     format_duration(smoothed_seconds_ * static_cast<double>(steps_ - state_.step))));
 }
 
-void Trainer::evaluate() {
+bool Trainer::evaluates_in_bf16(bool last) {
+  const std::string& when = config_.train.eval.bf16;
+  if (when == "never" || (when == "last" && !last)) return false;
+  if (!quantizes_forward(decoder_, recipe_, progress(state_.step))) return false;
+  // The weights of all linear layers in BF16 take the place of their codes: rather none than not enough.
+  constexpr std::int64_t kBf16Bytes = 2;
+  std::int64_t needed = 0;
+  for (const Linear* linear : decoder_.linears())
+    needed += kBf16Bytes * linear->in_features() * linear->out_features();
+  const std::optional<std::int64_t> free = backend_.free_memory();
+  if (!free || needed < *free) return true;
+  log_.say("step {}: not evaluated in BF16, for which memory is short (train.eval.bf16: never)", state_.step);
+  return false;
+}
+
+void Trainer::evaluate(bool last) {
   const TraceRange range(trace_.get(), "evaluation");
+  const bool in_bf16 = evaluates_in_bf16(last);
+  const Recipe bf16(unquantized(config_.precision), config_.model.blocks());
   evaluations_.clear();
   for (const std::string& source : dataset_.source_names()) {
     const TokenSequences* heldout = dataset_.heldout(source);
@@ -481,10 +498,16 @@ void Trainer::evaluate() {
     EvalMetrics metrics{
         state_.step,       state_.step * tokens_per_step(), source, result.loss, result.bits_per_byte,
         result.excess_nats};
+    if (in_bf16) {
+      pass.recipe = &bf16;
+      metrics.bf16_loss =
+          tetrad::evaluate(decoder_, pass, *heldout, microbatch_, config_.train.eval.sequences).loss;
+    }
     metrics_->add(metrics);
     evaluations_.push_back(metrics);
     log_.say(
-        "step {}: {} held out: loss {:.4f}{}{}", state_.step, source, metrics.loss,
+        "step {}: {} held out: loss {:.4f}{}{}{}", state_.step, source, metrics.loss,
+        metrics.bf16_loss ? fmt::format(" ({:.4f} in BF16)", *metrics.bf16_loss) : "",
         metrics.bits_per_byte ? fmt::format(", {:.4f} bits per byte", *metrics.bits_per_byte) : "",
         metrics.excess_nats ? fmt::format(", {:+.4f} nats over the true entropy", *metrics.excess_nats) : "");
   }

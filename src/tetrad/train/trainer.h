@@ -103,7 +103,10 @@ class Trainer {
   void roll_back(HealthEvent event);
   void apply(const StepOutcome& outcome);
   void report(const StepOutcome& outcome, double seconds);
-  void evaluate();
+  /// `last`: of the run.
+  void evaluate(bool last);
+  /// Whether that evaluation is made in BF16 too.
+  bool evaluates_in_bf16(bool last);
   /// Whether train.checkpoint.every asks for a checkpoint of this step.
   bool is_scheduled(std::int64_t step) const;
   bool is_time_to_save() const;

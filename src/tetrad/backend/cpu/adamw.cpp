@@ -4,28 +4,10 @@
 #include <cmath>
 
 #include "tetrad/backend/cpu/element.h"
+#include "tetrad/backend/cpu/pieces.h"
 #include "tetrad/backend/cpu/sums.h"
 
 namespace tetrad::cpu {
-namespace {
-
-/// A part of a tensor that one thread works on.
-struct Piece {
-  std::size_t tensor;
-  std::int64_t first, last;
-};
-
-std::vector<Piece> pieces_of(std::span<const AdamWTensor> tensors) {
-  constexpr std::int64_t kElements = 1 << 15;
-  std::vector<Piece> pieces;
-  for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor)
-    for (std::int64_t first = 0; first < tensors[tensor].size; first += kElements)
-      pieces.push_back({tensor, first, std::min(first + kElements, tensors[tensor].size)});
-  return pieces;
-}
-
-}  // namespace
-
 void adamw(Threads& threads, const AdamWStep& op) {
   const auto correction = [&](float beta) {
     return static_cast<float>(1.0 /

@@ -10,6 +10,7 @@
 #include "tetrad/backend/cpu/adamw.h"
 #include "tetrad/backend/cpu/attention.h"
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cpu/deviation.h"
 #include "tetrad/backend/cpu/elementwise.h"
 #include "tetrad/backend/cpu/embedding.h"
 #include "tetrad/backend/cpu/factory.h"
@@ -148,6 +149,9 @@ class CpuBackend final : public Backend {
   void adamw(const AdamWStep& op) override { cpu::adamw(threads_, op); }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
     return cpu::squared_norms(threads_, tensors);
+  }
+  std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override {
+    return cpu::deviations(threads_, tensors);
   }
 
  private:

@@ -41,15 +41,8 @@ struct LaneRandom {
   }
 };
 
-/// Statistics of many chunks. Lanes are summed in f32; each chunk's sums move into doubles before they grow.
+/// What encoding tells of many chunks that the stored codes do not.
 struct LaneStats {
-  float tensor_decode;  //!< what the decoded value is multiplied by
-  float normalise;      //!< a power of two that brings the tensor's amax near 2^11: squares neither over- nor
-                        //!< underflow
-  double signal = 0;    //!< of normalised values, as are the next two
-  double noise = 0;
-  float max_error = 0;
-  std::int64_t flushed = 0;
   std::int64_t saturated = 0;
   alignas(64) std::int32_t
       zero_scales[kLanes] = {};  //!< of blocks that are not zero; a unit has far fewer than 2^31
@@ -95,41 +88,19 @@ void encode_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales, 
   }
 }
 
+/// Values that were clipped.
 template <typename Codec>
-void measure_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales,
-                   const LaneCodes<Codec>& codes, LaneStats& stats) {
-  using Codes = LaneCodes<Codec>;
+void count_saturated(const Tile& tile, int first, const LaneScales<Codec>& scales, LaneStats& stats) {
   constexpr float kClipped =
       Codec::Element::kMax * (1.0f + 0x1p-20f);  // beyond what f32 rounding of x * encode explains
-  alignas(64) float signal[kLanes] = {};
-  alignas(64) float noise[kLanes] = {};
-  alignas(64) float max_error[kLanes] = {};
-  alignas(64) std::int32_t flushed[kLanes] = {};
   alignas(64) std::int32_t saturated[kLanes] = {};
-  for (int i = 0; i < kChunk; ++i)
-#pragma omp simd  // so many sums are more than some compilers dare
+  for (int i = first; i < first + kChunk; ++i)
+#pragma omp simd
     for (int lane = 0; lane < kLanes; ++lane) {
-      const float x = tile.value[first + i][lane];
-      const std::uint32_t code =
-          (codes.word[i / Codes::kPerWord][lane] >> (Codes::kBits * (i % Codes::kPerWord))) &
-          ((1u << Codes::kBits) - 1);
-      const float decoded = Codec::Element::decode(code) * scales.value[lane] * stats.tensor_decode;
-      const float error = magnitude(x - decoded) * stats.normalise;
-      const float normalised = x * stats.normalise;
-      signal[lane] += normalised * normalised;
-      noise[lane] += error * error;
-      max_error[lane] = error > max_error[lane] ? error : max_error[lane];
-      flushed[lane] += decoded == 0.0f ? (x != 0.0f ? 1 : 0) : 0;
       const float limit = scales.value[lane] > 0.0f ? kClipped : std::numeric_limits<float>::infinity();
-      saturated[lane] += magnitude(x * scales.encode[lane]) > limit ? 1 : 0;
+      saturated[lane] += magnitude(tile.value[i][lane] * scales.encode[lane]) > limit ? 1 : 0;
     }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    stats.signal += signal[lane];
-    stats.noise += noise[lane];
-    stats.max_error = max_error[lane] > stats.max_error ? max_error[lane] : stats.max_error;
-    stats.flushed += flushed[lane];
-    stats.saturated += saturated[lane];
-  }
+  for (const std::int32_t of_lane : saturated) stats.saturated += of_lane;
 }
 
 /// Stores the codes of `lanes` lanes. Lane 0's bytes begin at `out`; those of one lane are `byte_stride`

@@ -15,6 +15,7 @@
 
 #include "tetrad/backend/cpu/block_grid.h"
 #include "tetrad/backend/cpu/encode.h"
+#include "tetrad/backend/cpu/measure.h"
 #include "tetrad/backend/cpu/row_maxima.h"
 #include "tetrad/backend/cpu/scale_choice.h"
 #include "tetrad/backend/cpu/simd.h"
@@ -57,6 +58,7 @@ class Quantizer {
     if (spec_.block.is_whole()) std::ranges::fill(block_amax_, out_.amax);
     if (is_choice(spec_.scaling) && grid_.block_rows() > 1) choose_scales_of_squares();
     with_codec(spec_.format, out_.amax, spec_.scaling, [&](const auto& codec) { encode(codec, stats); });
+    if (options_.telemetry != Telemetry::none) stats.merge(measure(threads_, x_, out_, options_.telemetry));
     return stats;
   }
 
@@ -219,9 +221,8 @@ class Quantizer {
 
   template <typename Codec>
   QuantStats encode_unit(const Codec& codec, std::int64_t unit) {
-    constexpr std::int64_t kSampleEvery = 16;
     QuantStats stats;
-    LaneStats lane_stats = new_lane_stats(codec.tensor_decode());
+    LaneStats lane_stats;
     LaneScales<Codec> scales;
     LaneCodes<Codec> codes;
     reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t index) {
@@ -232,20 +233,13 @@ class Quantizer {
         cast(tile, first, scales, codes);
         const int lanes = tile.lanes_with(first, step_);
         store_codes(codes, lanes, code_address(tile, first), code_byte_stride_, code_lane_stride());
-        if (!measure) continue;
-        measure_chunk<Codec>(tile, first, scales, codes, lane_stats);
-        stats.measured += lanes * kChunk;
+        if (measure) count_saturated<Codec>(tile, first, scales, lane_stats);
       }
     });
     // Neighbouring rows of one block are one block.
     const int lanes_with_own_block = step_.rows > 0 && grid_.block_rows() > 1 ? 1 : kLanes;
     for (int lane = 0; lane < lanes_with_own_block; ++lane)
       stats.zero_scale_blocks += lane_stats.zero_scales[lane];
-    const double scale = 1.0 / lane_stats.normalise;
-    stats.signal = lane_stats.signal * scale * scale;
-    stats.noise = lane_stats.noise * scale * scale;
-    stats.max_error = lane_stats.max_error * scale;
-    stats.flushed = lane_stats.flushed;
     stats.saturated = lane_stats.saturated;
     return stats;
   }
@@ -330,12 +324,6 @@ class Quantizer {
   }
   std::int64_t code_lane_stride() const {
     return step_.rows * code_row_stride_ + bytes_of(step_.cols) * code_byte_stride_;
-  }
-
-  LaneStats new_lane_stats(float tensor_decode) const {
-    // 2^(11 - exponent of amax), kept within the normal range.
-    const int exponent = out_.amax > 0.0f ? std::ilogb(out_.amax) : 0;
-    return {.tensor_decode = tensor_decode, .normalise = exp2_of(std::min(11 - exponent, 126))};
   }
 
   Threads& threads_;

@@ -64,19 +64,20 @@ class TileReader {
   /// Units share no block; how many there are depends on the matrix only.
   std::int64_t units() const { return units_; }
 
-  /// Calls body(tile, index of the tile in the unit) for each tile of a unit; a block's rows come in
-  /// ascending order.
+  /// Calls body(tile, index of the tile in the unit) for each tile of a unit, or for every so many of them; a
+  /// block's rows come in ascending order.
   template <typename Body>
-  void for_each_tile(std::int64_t unit, const Body& body) const {
+  void for_each_tile(std::int64_t unit, const Body& body, std::int64_t every = 1) const {
     Tile tile;
     tile.length = run_;
     std::int64_t index = 0;
     const Unit u = extent_of(unit);
     for (std::int64_t outer = u.begin; outer < u.end; outer += outer_step_)
-      for (std::int64_t inner = 0; inner < inner_extent_; inner += inner_step_) {
+      for (std::int64_t inner = 0; inner < inner_extent_; inner += inner_step_, ++index) {
+        if (index % every != 0) continue;
         place(tile, outer, inner);
         load(tile);
-        body(static_cast<const Tile&>(tile), index++);
+        body(static_cast<const Tile&>(tile), index);
       }
   }
 

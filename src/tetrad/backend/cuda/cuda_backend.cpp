@@ -175,6 +175,9 @@ class CudaBackend final : public Backend {
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
     return cuda::squared_norms(entered(), tensors);
   }
+  std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override {
+    return cuda::deviations(entered(), tensors);
+  }
 
  private:
   template <typename RmsNorm>

@@ -243,6 +243,7 @@ function numbersOf(arm, reference) {
   }
   for (const check of listOf(arm.checks)) add(`checks.${check.name}`, check, ['name']);
   add('gradient', arm.gradient);
+  add('fixed_weights', arm.fixed_weights);
   add('cost', arm.cost);
   numbers.push(['cost.time_to_reference_loss', timeToReferenceLoss(arm)],
                ['cost.energy_to_reference_loss', energyToReferenceLoss(arm, reference)]);

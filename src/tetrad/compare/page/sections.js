@@ -245,22 +245,25 @@ function fillSources(report) {
   const arms = listOf(report.arms);
   const sources = [...new Set(arms.flatMap((arm) => listOf(arm.heldout).map((held) => held.source)))];
   if (sources.length === 0) return leaveOut();
+  const anyInBf16 = arms.some((arm) => listOf(arm.heldout).some((held) => isNumber(held.bf16_loss)));
+  const inBf16 = (held) => (anyInBf16 ? [isNumber(held.bf16_loss) ? write.loss(held.bf16_loss) : '–'] : []);
   const groups = sources.map((source) => {
     const present = arms.map((arm, index) => [arm, index, listOf(arm.heldout).find((held) => held.source === source)])
       .filter(([, , held]) => held);
     return present.map(([arm, index, held], i) => ({
       heads: i === 0 ? 2 : 1, span: i === 0 ? present.length : null,
-      cells: [...(i === 0 ? [nameElement(source)] : []), armName(index, arm), write.loss(held.loss),
+      cells: [...(i === 0 ? [nameElement(source)] : []), armName(index, arm), write.loss(held.loss), ...inBf16(held),
               ...(arm.is_reference ? ['–', '–', '–'] : [write.gap(held.gap_percent), write.interval(held.interval_percent),
                                                          write.gapNats(held.gap_nats)]),
               write.fixed(4)(held.bits_per_byte), held.excess_nats === null ? '–' : write.gapNats(held.excess_nats)]}));
   });
   note('Nats per token at the end of training, mean over the trials. Excess nats are over the true entropy, for sources where ' +
-       'it is known; a dash stands where there is nothing to state.');
+       'it is known; a dash stands where there is nothing to state.' +
+       (anyInBf16 ? ' Losses in BF16 are those of the same weights with a forward pass that quantizes nothing.' : ''));
   body.replaceChildren(dataTable('Loss by source and arm', [
-    {title: 'source'}, {title: 'arm'}, {title: 'loss', number: true}, {title: 'gap', number: true},
-    {title: 'interval', number: true}, {title: 'gap in nats', number: true}, {title: 'bits per byte', number: true},
-    {title: 'excess nats', number: true}], groups));
+    {title: 'source'}, {title: 'arm'}, {title: 'loss', number: true}, ...(anyInBf16 ? [{title: 'in BF16', number: true}] : []),
+    {title: 'gap', number: true}, {title: 'interval', number: true}, {title: 'gap in nats', number: true},
+    {title: 'bits per byte', number: true}, {title: 'excess nats', number: true}], groups));
 }
 
 // ---- Quantizers
@@ -346,12 +349,28 @@ function layerTicks(layers, width) {
   const every = Math.ceil(layers.length / room);
   return layers.map((layer, i) => [i, layer.length > 20 ? `…${layer.slice(-19)}` : layer]).filter(([i]) => i % every === 0);
 }
+/** What the forward pass of each arm loses, paired by token. */
+function lossesOnSameWeights(arms) {
+  const rows = arms.map(([arm, index]) => ({cells: [
+    armName(index, arm), write.loss(arm.fixed_weights.loss),
+    arm.is_reference ? '–' : write.gapNats(arm.fixed_weights.difference_nats) +
+      ` ± ${write.loss(arm.fixed_weights.standard_error)}${arm.fixed_weights.noise ? ' (noise)' : ''}`,
+    write.count(arm.fixed_weights.sequences)]}));
+  return dataTable('Loss of held-out tokens', [
+    {title: 'arm'}, {title: 'loss', number: true}, {title: 'difference, nats', number: true}, {title: 'sequences', number: true}],
+  [rows]);
+}
 function fillGradients(report) {
   const {body, note, leaveOut} = sectionOf('gradients');
-  const arms = listOf(report.arms).map((arm, index) => [arm, index]).filter(([arm]) => arm.gradient);
-  if (arms.length === 0) return leaveOut();
-  note(`On the same weights and the same batch as ${short(report.reference)}: a cosine of 1 is the same direction, ` +
-       'a norm ratio of 1 the same size.');
+  const all = listOf(report.arms).map((arm, index) => [arm, index]);
+  const evaluated = all.filter(([arm]) => arm.fixed_weights);
+  const arms = all.filter(([arm]) => arm.gradient);
+  if (arms.length === 0 && evaluated.length === 0) return leaveOut();
+  note(`Each arm's precision on the same weights and the same tokens as ${short(report.reference)}. Losses are paired by token: ` +
+       'the difference is what the forward pass loses before any training, with its standard error. Of gradients, a cosine of 1 ' +
+       'is the same direction, a norm ratio of 1 the same size.');
+  if (evaluated.length > 0) body.append(lossesOnSameWeights(evaluated));
+  if (arms.length === 0) return;
   const rows = arms.map(([arm, index]) => ({cells: [
     armName(index, arm), write.fixed(4)(arm.gradient.cosine), write.fixed(3)(arm.gradient.norm_ratio)]}));
   body.append(dataTable('The whole gradient', [

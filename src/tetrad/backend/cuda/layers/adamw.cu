@@ -8,12 +8,10 @@
 
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/common/reduce.cuh"
+#include "tetrad/backend/cuda/layers/tensor_list.cuh"
 
 namespace tetrad::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr unsigned kBlocksPerTensor = 128;
 
 struct Rates {
   float learning_rate, beta1, beta2, epsilon, weight_decay, gradient_scale, first_correction,
@@ -75,17 +73,6 @@ __global__ void squares_kernel(const AdamWTensor* tensors, double* partial) {
   if (threadIdx.x == 0) partial[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 
-const AdamWTensor* upload(Device& device, std::span<const AdamWTensor> tensors) {
-  auto* table = device.scratch<AdamWTensor>(Device::tables, static_cast<std::int64_t>(tensors.size()));
-  check(
-      cudaMemcpyAsync(table, tensors.data(), tensors.size_bytes(), cudaMemcpyHostToDevice, device.stream()));
-  return table;
-}
-
-dim3 grid_for(std::span<const AdamWTensor> tensors) {
-  return {kBlocksPerTensor, static_cast<unsigned>(tensors.size()), 1};
-}
-
 }  // namespace
 
 void adamw(Device& device, const AdamWStep& op) {
@@ -102,7 +89,7 @@ void adamw(Device& device, const AdamWStep& op) {
                     op.gradient_scale,
                     correction(op.beta1),
                     correction(op.beta2)};
-  adamw_kernel<<<grid_for(op.tensors), kThreads, 0, device.stream()>>>(upload(device, op.tensors), rates);
+  adamw_kernel<<<grid_for(op.tensors), kListThreads, 0, device.stream()>>>(upload(device, op.tensors), rates);
   check_launch();
 }
 
@@ -110,7 +97,7 @@ std::vector<double> squared_norms(Device& device, std::span<const AdamWTensor> t
   if (tensors.empty()) return {};
   const std::size_t count = tensors.size() * kBlocksPerTensor;
   auto* partial = device.scratch<double>(Device::partial_sums, static_cast<std::int64_t>(count));
-  squares_kernel<<<grid_for(tensors), kThreads, 0, device.stream()>>>(upload(device, tensors), partial);
+  squares_kernel<<<grid_for(tensors), kListThreads, 0, device.stream()>>>(upload(device, tensors), partial);
   check_launch();
   std::vector<double> sums(count);
   check(

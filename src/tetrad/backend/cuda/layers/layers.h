@@ -8,6 +8,7 @@
 #include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/adamw.h"
+#include "tetrad/ops/deviation.h"
 #include "tetrad/ops/elementwise.h"
 #include "tetrad/ops/embedding.h"
 #include "tetrad/ops/loss.h"
@@ -42,5 +43,6 @@ void cross_entropy(Device& device, const CrossEntropy& op);
 /// All tensors in one launch.
 void adamw(Device& device, const AdamWStep& op);
 std::vector<double> squared_norms(Device& device, std::span<const AdamWTensor> tensors);
+std::vector<DeviationSums> deviations(Device& device, std::span<const DeviationTensor> tensors);
 
 }  // namespace tetrad::cuda

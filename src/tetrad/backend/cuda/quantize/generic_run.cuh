@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "tetrad/backend/codec.h"
+#include "tetrad/backend/cuda/quantize/decode_group.cuh"
 #include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
 #include "tetrad/backend/cuda/quantize/problem.h"
 #include "tetrad/backend/cuda/quantize/scale_choice.cuh"
@@ -271,8 +272,24 @@ TETRAD_HD inline void store_tensor_results(const QuantProblem& p, const Codec& c
         static_cast<typename Codec::Stored>(p.is_poisoned() ? Codec::kPoison : codec.scale(amax).stored);
 }
 
-/// What statistics need of a run: its elements if it is one of those measured, or, in a tensor that is not
-/// finite, how many of them are not.
+/// What the second pass stored, to be decoded.
+TETRAD_HD inline DecodeProblem stored_by(const QuantProblem& p) {
+  DecodeProblem stored;
+  stored.codes = static_cast<const std::uint8_t*>(p.codes);
+  stored.scales = p.scales;
+  stored.rows = p.rows;
+  stored.cols = p.cols;
+  stored.order = p.order;
+  stored.form = p.form;
+  if (p.whole) return stored;  // one scale everywhere
+  stored.scale_row_shift = p.format == Format::fp8 ? p.block_row_shift : 0;
+  stored.scale_row_stride = p.order == CodeOrder::row_major ? p.scale_cols : 1;
+  stored.scale_col_stride = p.order == CodeOrder::row_major ? 1 : p.scale_rows;
+  return stored;
+}
+
+/// What statistics need of a run: its elements, decoded from what is stored, if it is one of those measured,
+/// or, in a tensor that is not finite, how many of them are not.
 template <typename T, typename Codec, int kRun>
 TETRAD_HD inline void measure_run(const QuantProblem& p, const Codec& codec, bool sampled, std::int64_t item,
                                   QuantPart& part) {
@@ -288,15 +305,17 @@ TETRAD_HD inline void measure_run(const QuantProblem& p, const Codec& codec, boo
     return;
   }
   part.measured += kRun;
+  const DecodeProblem stored = stored_by(p);
   for (int first = 0; first < kRun; first += kGroup) {
     const Place group{at.row, at.col + first};
     const auto scale = scale_of(p, codec, group);
-    const GroupCodes<Codec> codes = encode_group<Codec>(p, group, v + first, scale.encode);
+    float value[kGroup];
+    decode_group<Codec>(stored, group.row, group.col, codec.tensor_decode(), value);
     const float limit = scale.value > 0.0f ? kClipped : std::numeric_limits<float>::infinity();
     TETRAD_UNROLL_ON_DEVICE
     for (int i = 0; i < kGroup; ++i) {
       const float x = v[first + i];
-      const float decoded = Codec::Element::decode(codes.code(i)) * scale.value * codec.tensor_decode();
+      const float decoded = value[i];
       const double error = static_cast<double>(x) - static_cast<double>(decoded);
       part.signal += static_cast<double>(x) * static_cast<double>(x);
       part.noise += error * error;
