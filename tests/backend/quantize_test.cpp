@@ -261,11 +261,14 @@ INSTANTIATE_TEST_SUITE_P(All, QuantizeLarge,
 
 class QuantizeParts : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(QuantizeParts, StochasticRoundingDoesNotDependOnHowATensorIsSplit) {
-  Backend& device = backend(GetParam());
+class QuantizeRandomParts
+    : public ::testing::TestWithParam<std::tuple<std::string, std::pair<std::string, QuantSpec>>> {};
+
+TEST_P(QuantizeRandomParts, DoNotDependOnHowATensorIsSplit) {
+  Backend& device = backend(std::get<0>(GetParam()));
   constexpr std::int64_t kRows = 64, kCols = 256, kRowSplit = 24, kColSplit = 96;
   const std::vector<float> x = oracle::make_input("gaussian", kRows, kCols);
-  const QuantSpec spec{.rounding = Rounding::stochastic};
+  const QuantSpec spec = std::get<1>(GetParam()).second;
   QuantizedTensor whole;
   device.quantize(view_of(x.data(), kRows, kCols), spec, {.random = kRandom}, whole);
 
@@ -276,13 +279,26 @@ TEST_P(QuantizeParts, StochasticRoundingDoesNotDependOnHowATensorIsSplit) {
       const MatrixView view{x.data() + row * kCols + col, DType::f32, rows, cols, kCols, 1};
       QuantizedTensor part;
       device.quantize(view, spec, {.random = kRandom, .part = {row, col, kCols}, .amax = whole.amax}, part);
-      for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t r = 0; r < rows; ++r) {
         ASSERT_EQ(
             std::memcmp(part.codes.data() + r * cols / 2, whole.codes.data() + ((row + r) * kCols + col) / 2,
                         static_cast<std::size_t>(cols / 2)),
             0);
+        ASSERT_EQ(std::memcmp(part.scales.data() + r * cols / 16,
+                              whole.scales.data() + ((row + r) * kCols + col) / 16,
+                              static_cast<std::size_t>(cols / 16)),
+                  0);
+      }
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, QuantizeRandomParts,
+    ::testing::Combine(::testing::ValuesIn(backend_names()),
+                       ::testing::Values(std::pair("sr", QuantSpec{.rounding = Rounding::stochastic}),
+                                         std::pair("eden",
+                                                   QuantSpec{.hadamard = 16, .scaling = Scaling::eden}))),
+    [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param).first; });
 
 TEST_P(QuantizeParts, RandomBitsDifferBetweenSeedsStepsMicrobatchesAndTensors) {
   Backend& device = backend(GetParam());
@@ -347,6 +363,10 @@ TEST_P(QuantizeParts, RefusesWhatItCannotDo) {
   EXPECT_THROW(quantize(16, 32, {.format = Format::mxfp4, .block = {1, 32}, .scaling = Scaling::search}),
                Error);
   EXPECT_THROW(quantize(16, 32, {.scaling = Scaling::up}), Error);
+  EXPECT_THROW(quantize(16, 32, {.scaling = Scaling::eden}), Error);
+  EXPECT_THROW(quantize(16, 32, {.block = {16, 16}, .hadamard = 16, .scaling = Scaling::eden}), Error);
+  EXPECT_THROW(quantize(16, 32, {.rounding = Rounding::stochastic, .hadamard = 16, .scaling = Scaling::eden}),
+               Error);
   EXPECT_THROW(quantize(16, 32, {.axis = 2}), Error);
   const MatrixView integers{x.data(), DType::i32, 16, 16, 16, 1};
   EXPECT_THROW(device.quantize(integers, {}, {}, out), Error);

@@ -495,7 +495,7 @@ TEST_P(LinearDraws, MeanOfDwIsTheProductWithTheTransformedGradientAsItWas) {
       double sum = 0;
       for (std::size_t c = 0; c < 16; ++c)
         sum += (std::popcount(r & c) % 2 == 0 ? 0.25 : -0.25) * wanted[run + c];
-      dy_transposed[run + r] = is_negative_sign(kFixedSigns, static_cast<int>(r)) ? -sum : sum;
+      dy_transposed[run + r] = kFixedSigns.is_negative(static_cast<int>(r)) ? -sum : sum;
       ASSERT_LT(std::abs(sum), 64);
     }
   const TestMatrix dy({DType::f32}, kSmall.tokens, kSmall.out,

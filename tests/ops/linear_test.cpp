@@ -45,7 +45,7 @@ LinearPrecision rounded_stochastically() {
 LinearPrecision transformed() {
   LinearPrecision precision = uniform(Format::nvfp4, {1, 16}, {1, 16});
   for (auto& spec : precision.operands) spec->hadamard = 16;
-  precision.per_step_signs = true;
+  precision.signs = SignSource::per_step;
   return precision;
 }
 

@@ -61,7 +61,7 @@ Expected nvfp4_table() {
 TEST(RecipeTables, Nvfp4) {
   expect_table(middle(config_of("nvfp4")), nvfp4_table());
   EXPECT_TRUE(middle(config_of("nvfp4")).weight_codes_shared());
-  EXPECT_FALSE(middle(config_of("nvfp4")).per_step_signs);
+  EXPECT_EQ(middle(config_of("nvfp4")).signs, SignSource::spec);
 }
 
 TEST(RecipeTables, Mxfp4IsTheNvfp4RecipeWithItsOwnBlocksAndTransform) {
@@ -141,7 +141,7 @@ TEST(RecipeSwitches, Signs) {
   config.rht.signs = "none";
   for (const auto& spec : middle(config).operands) EXPECT_EQ(spec->signs, kNoSigns);
   config.rht.signs = "per-step";
-  EXPECT_TRUE(middle(config).per_step_signs);
+  EXPECT_EQ(middle(config).signs, SignSource::per_step);
 }
 
 TEST(RecipeSwitches, StochasticRounding) {

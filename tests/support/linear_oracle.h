@@ -60,8 +60,8 @@ struct OperandValues {
 
  private:
   Values quantized(Operand operand, QuantSpec spec, const MatrixView& x, std::uint32_t microbatch) const {
-    if (precision.per_step_signs)
-      spec.signs = RandomStream{key.seed, key.step, 0, 0xFFFFFFFFu}.group(0)[0] & 0xFFFFu;
+    if (precision.signs == SignSource::per_step)
+      spec.signs = repeated_signs(RandomStream{key.seed, key.step, 0, 0xFFFFFFFFu}.group(0)[0] & 0xFFFFu);
     QuantizeOptions options;
     options.random = {key.seed, key.step, microbatch,
                       key.layer * kOperands + static_cast<std::uint32_t>(operand)};

@@ -11,7 +11,8 @@ namespace {
 void check_pair(const LinearPrecision& precision, Operand a, Operand b) {
   const auto transform = [&](Operand operand) {
     const std::optional<QuantSpec>& spec = precision[operand];
-    return spec ? std::pair(spec->hadamard, spec->hadamard == 0 ? 0 : spec->signs) : std::pair(0, 0u);
+    return spec ? std::pair(spec->hadamard, spec->hadamard == 0 ? kNoSigns : spec->signs)
+                : std::pair(0, kNoSigns);
   };
   TETRAD_CHECK(transform(a) == transform(b),
                "{} and {} are multiplied, so they need the same Hadamard transform", name_of(a), name_of(b));

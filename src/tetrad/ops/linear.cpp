@@ -6,12 +6,25 @@
 namespace tetrad {
 namespace {
 
+constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no operand has this id
+
 /// Signs of the transform for one step, when they are drawn anew for each: the same for all microbatches,
 /// which share the weight's codes.
-std::uint32_t step_signs(const LinearKey& key) {
-  constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no layer has this id
+SignMask step_signs(const LinearKey& key) {
   const RandomStream stream{key.seed, key.step, 0, kSignStream};
-  return stream.group(0)[0] & 0xFFFFu;
+  return repeated_signs(stream.group(0)[0] & 0xFFFFu);
+}
+
+/// Signs of the two operands of one product, when no other product has the same.
+SignMask fresh_signs(const LinearKey& key, Operand operand) {
+  constexpr std::uint32_t kProducts = kOperands / 2;
+  const RandomStream stream{key.seed, key.step, key.microbatch, kSignStream};
+  const PhiloxWords words = stream.group(key.layer * kProducts + static_cast<std::uint32_t>(operand) / 2);
+  return {{words[0], words[1], words[2], words[3]}};
+}
+
+bool has_fresh_signs(const LinearPrecision& precision, Operand operand) {
+  return precision.signs == SignSource::fresh && precision[operand] && precision[operand]->hadamard > 0;
 }
 
 /// One form of a matrix.
@@ -78,20 +91,21 @@ GemmOperand wgrad_input(const LinearCall& call, const LinearSaved& saved) {
 
 std::optional<QuantSpec> LinearCall::spec(Operand operand) const {
   std::optional<QuantSpec> spec = precision[operand];
-  if (spec && precision.per_step_signs) spec->signs = step_signs(key);
+  if (spec && precision.signs == SignSource::per_step) spec->signs = step_signs(key);
+  if (has_fresh_signs(precision, operand)) spec->signs = fresh_signs(key, operand);
   return spec;
 }
 
 bool weight_depends_on_step(const LinearPrecision& precision, Operand operand) {
   const std::optional<QuantSpec>& spec = precision[operand];
-  return spec && (precision.per_step_signs || spec->rounding != Rounding::nearest);
+  return spec && (precision.signs == SignSource::per_step || spec->is_random());
 }
 
 GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
                           WeightForm& form) {
   if (const std::optional<QuantSpec> spec = call.spec(operand)) {
     LinearCall of_step = call;
-    of_step.key = call.key.of_step();
+    if (!has_fresh_signs(call.precision, operand)) of_step.key = call.key.of_step();
     form.dense = {};
     quantize(of_step, weight, nullptr, {operand, spec, Form::operand, &form.codes});
   } else {

@@ -56,7 +56,7 @@ struct LinearCall {
   const LinearParts* parts = nullptr;  //!< null: every operand is a whole tensor
   LinearStats* stats = nullptr;        //!< added to, unless null
 
-  /// The spec of an operand with the signs of this step; nothing: it is not quantized.
+  /// The spec of an operand with the signs of this call; nothing: it is not quantized.
   std::optional<QuantSpec> spec(Operand operand) const;
 };
 
@@ -68,8 +68,8 @@ struct WeightForm {
 
 /// The weight [out, in] as fprop or dgrad (`operand`: fprop_w, dgrad_w) reads it: quantized, or in `storage`,
 /// written to `form` unless the weight is in that type already. The result refers to `weight` and `form`. It
-/// is the same for all microbatches of a step and valid until the weight changes or, if
-/// weight_depends_on_step(), the step does. If precision.weight_form_shared(), dgrad takes fprop's operand
+/// is valid until the weight changes, or the operand's spec in another call (by fresh signs), or, if
+/// weight_depends_on_step(), the step. If precision.weight_form_shared(), dgrad takes fprop's operand
 /// transposed and needs no form of its own.
 GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
                           WeightForm& form);

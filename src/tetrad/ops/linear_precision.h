@@ -34,13 +34,18 @@ enum class Source : std::uint8_t {
   fprop,  //!< what fprop multiplied: Q(W) and Q(x), as a straight-through estimator does
 };
 
+/// Where the signs of Hadamard transforms come from.
+enum class SignSource : std::uint8_t {
+  spec,      //!< the operands' specs
+  per_step,  //!< sixteen, repeated, drawn from the run's seed and the step
+  fresh,     //!< 128, drawn for each product of each layer in each microbatch
+};
+
 /// What one linear layer does at one point of a run.
 struct LinearPrecision {
   /// By Operand; nothing: the storage type, unquantized.
   std::array<std::optional<QuantSpec>, kOperands> operands;
-  bool per_step_signs =
-      false;  //!< signs of the Hadamard transform are drawn from the run's seed and the step
-
+  SignSource signs = SignSource::spec;
   Source backward_source = Source::input;
 
   const std::optional<QuantSpec>& operator[](Operand operand) const {

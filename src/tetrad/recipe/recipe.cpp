@@ -246,7 +246,7 @@ LinearPrecision Recipe::table(std::string_view recipe) const {
     if (result[operand])  // with a shape that every quantizer takes: layers check their own
       validate(*result[operand], kMaxHadamard, kMaxHadamard, fmt::format("precision, {}", name_of(operand)));
   }
-  result.per_step_signs = config_.rht.signs == "per-step";
+  if (config_.rht.signs == "per-step") result.signs = SignSource::per_step;
   return result;
 }
 
@@ -273,7 +273,7 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
   const auto take = [](LinearPrecision& precision, const LinearPrecision& from,
                        std::initializer_list<Operand> operands) {
     for (const Operand operand : operands) precision[operand] = from[operand];
-    precision.per_step_signs = from.per_step_signs;
+    precision.signs = from.signs;
   };
   for (const bool in_forward : {false, true})
     for (const bool in_backward : {false, true})

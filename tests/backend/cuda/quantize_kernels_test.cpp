@@ -52,8 +52,8 @@ void with_run(const QuantProblem& p, const Body& body) {
 void find_amax_in_runs(const QuantProblem& p) {
   with_run(p, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
     for (std::int64_t i = 0; i < p.runs(); ++i) raise(&p.state->amax_bits, find_amax_of_run<T, kRun>(p, i));
-    if (is_choice(p.scaling) && !p.is_poisoned())
-      for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) choose_scales<T, kRun>(p, i);
+    if (depends_on_values(p.scaling) && !p.is_poisoned())
+      for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) find_scales<T, kRun>(p, i);
   });
 }
 

@@ -94,9 +94,9 @@ void CudaOperationMemory::product(const OperandShape& a, const OperandShape& b, 
 }
 
 void CudaOperationMemory::quantize(const QuantSpec& spec, std::int64_t count, bool statistics) {
-  if (!(statistics || is_choice(spec.scaling)) || spec.block.is_whole()) return;
+  if (!(statistics || depends_on_values(spec.scaling)) || spec.block.is_whole()) return;
   const double blocks = as_double(count) / as_double(spec.block.rows * spec.block.cols);
-  need(partial_sums, blocks * (kF32Bytes + (is_choice(spec.scaling) ? 1 : 0)));
+  need(partial_sums, blocks * (kF32Bytes + (depends_on_values(spec.scaling) ? 1 : 0)));
 }
 
 void CudaOperationMemory::embedding(std::int64_t tokens, std::int64_t width) {

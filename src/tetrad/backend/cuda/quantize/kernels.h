@@ -10,8 +10,8 @@ namespace tetrad::cuda {
 
 /// Any problem: block_amax and state are raised from zero.
 void find_amax(Device& device, const QuantProblem& problem);
-/// Where the problem chooses its scales: from block_amax to `chosen`.
-void choose_scales(Device& device, const QuantProblem& problem);
+/// Where scales depend on values: from block_amax to `chosen`.
+void find_scales(Device& device, const QuantProblem& problem);
 void encode(Device& device, const QuantProblem& problem);
 /// Fills kQuantParts parts, to be merged in order.
 inline constexpr std::int64_t kQuantParts = 528;

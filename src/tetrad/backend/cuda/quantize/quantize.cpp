@@ -79,7 +79,7 @@ Workspace make_workspace(Device& device, const QuantProblem& problem, bool block
   const std::int64_t count =
       blocks && !problem.whole ? problem.block_rows_total * problem.block_cols_total : 0;
   const std::int64_t amax_bytes = aligned(count * static_cast<std::int64_t>(sizeof(std::uint32_t)));
-  const std::int64_t chosen_bytes = is_choice(problem.scaling) ? aligned(count) : 0;
+  const std::int64_t chosen_bytes = depends_on_values(problem.scaling) ? aligned(count) : 0;
   const std::int64_t part_bytes = statistics ? kQuantParts * static_cast<std::int64_t>(sizeof(QuantPart)) : 0;
   std::byte* memory = device.scratch(
       Device::partial_sums, static_cast<std::size_t>(kAlignment + amax_bytes + chosen_bytes + part_bytes));
@@ -184,7 +184,7 @@ QuantStats quantize(Device& device, const MatrixView& x, const QuantSpec& spec,
   problem.chosen = memory.chosen;
 
   first_pass(device, problem, path, need_blocks);
-  if (is_choice(problem.scaling) && need_blocks) choose_scales(device, problem);
+  if (depends_on_values(problem.scaling) && need_blocks) find_scales(device, problem);
   second_pass(device, problem, path);
   if (!statistics) return {};
   measure(device, problem, options.telemetry == Telemetry::sampled, memory.parts);
