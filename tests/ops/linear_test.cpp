@@ -67,7 +67,24 @@ LinearPrecision halves() {
 LinearPrecision straight_through(LinearPrecision precision) {
   for (const Operand operand : {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x})
     precision[operand].reset();
-  precision.backward_source = Source::fprop;
+  precision.weight_source = precision.input_source = Source::fprop;
+  return precision;
+}
+
+/// The backward pass quantizes what fprop multiplied, along the other axis.
+LinearPrecision of_fprop(LinearPrecision precision) {
+  precision.weight_source = precision.input_source = Source::fprop;
+  return precision;
+}
+
+/// MS-EDEN in the backward pass; the sizes of this file's matrices are multiples of 16.
+LinearPrecision eden() {
+  LinearPrecision precision = uniform(Format::nvfp4, {1, 16}, {1, 16});
+  for (const Operand operand : {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x}) {
+    precision[operand]->hadamard = 16;
+    precision[operand]->scaling = Scaling::eden;
+  }
+  precision.signs = SignSource::fresh;
   return precision;
 }
 
@@ -95,6 +112,12 @@ std::vector<Case> cases() {
           {"straight_through_in_f32", straight_through(nvfp4()), DType::f32},
           {"straight_through_fp8", straight_through(uniform(Format::fp8, {1, 128}, {128, 128}))},
           {"straight_through_mxfp4", straight_through(uniform(Format::mxfp4, {1, 32}, {32, 32}))},
+          {"of_fprop", of_fprop(nvfp4())},
+          {"of_fprop_1d", of_fprop(uniform(Format::nvfp4, {1, 16}, {1, 16}))},
+          {"of_fprop_in_f32", of_fprop(uniform(Format::nvfp4, {1, 16}, {1, 16})), DType::f32},
+          {"of_fprop_mxfp4", of_fprop(uniform(Format::mxfp4, {1, 32}, {1, 32}))},
+          {"eden", eden()},
+          {"eden_of_fprop", of_fprop(eden())},
           {"halves", halves()}};
 }
 
@@ -115,13 +138,20 @@ struct Problem {
   }
   void backward(const LinearCall& call, Accumulate accumulate = Accumulate::no) {
     LinearBackward op{dy.view(), saved, workspace};
-    op.weight = call.precision.weight_form_shared()
-                    ? weight_operand(Operand::fprop_w, w.view(), fprop_form).transposed()
-                    : linear_weight(call, Operand::dgrad_w, w.view(), storage, dgrad_form);
+    op.weight = dgrad_weight(call);
     op.dx = dx.mutable_view();
     op.dw = dw.mutable_view();
     op.accumulate = accumulate;
     linear_backward(call, op);
+  }
+
+  GemmOperand dgrad_weight(const LinearCall& call) {
+    if (call.precision.weight_form_shared())
+      return weight_operand(Operand::fprop_w, w.view(), fprop_form).transposed();
+    const MatrixView weight = call.precision.dgrad_requantizes()
+                                  ? linear_weight_values(call, fprop_form, storage, workspace)
+                                  : w.view();
+    return linear_weight(call, Operand::dgrad_w, weight, storage, dgrad_form);
   }
 
   DType storage;
@@ -190,9 +220,7 @@ TEST_P(StatelessLinear, MakesEachGradientAlone) {
   Problem alone(c().storage);
   alone.forward(call());
   LinearBackward op{alone.dy.view(), {}, alone.workspace};
-  op.weight = c().precision.weight_form_shared()
-                  ? weight_operand(Operand::fprop_w, alone.w.view(), alone.fprop_form).transposed()
-                  : linear_weight(call(), Operand::dgrad_w, alone.w.view(), alone.storage, alone.dgrad_form);
+  op.weight = alone.dgrad_weight(call());
   op.dx = alone.dx.mutable_view();
   linear_backward(call(), op);
   LinearBackward second{alone.dy.view(), alone.saved, alone.workspace};

@@ -54,6 +54,11 @@ GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, Cach
   cached.version = weight_.version;
   cached.step = call.key.step;
   cached.spec = spec;
+  if (operand == Operand::dgrad_w && call.precision.dgrad_requantizes()) {
+    weight_operand(call, Operand::fprop_w, fprop_weight_);
+    const MatrixView values = linear_weight_values(call, fprop_weight_.form, storage_, scratch_.operands());
+    return linear_weight(call, operand, values, storage_, cached.form);
+  }
   return linear_weight(call, operand, weight, storage_, cached.form);
 }
 
@@ -104,7 +109,8 @@ void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView*
   op.dw = weight_.gradient.view();
   op.amax = amax;
   linear_backward(call, op);
-  take_note(pass, stats, {Operand::dgrad_dy, Operand::wgrad_dy, Operand::fprop_w, Operand::dgrad_w});
+  take_note(pass, stats,
+            {Operand::dgrad_dy, Operand::wgrad_dy, Operand::fprop_w, Operand::dgrad_w, Operand::wgrad_x});
 }
 
 std::size_t Linear::saved_bytes() const {

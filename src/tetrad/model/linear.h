@@ -84,7 +84,7 @@ class Linear {
   CachedWeight fprop_weight_;
   CachedWeight dgrad_weight_;
   Tensor input_;              //!< own buffer for x, if wgrad is not quantized and x is kept
-  QuantizedTensor packed_x_;  //!< the codes of x along the tokens, if they are kept
+  QuantizedTensor packed_x_;  //!< the codes of x, if they are kept
   LinearSaved saved_;         //!< what backward() reads of x
 };
 

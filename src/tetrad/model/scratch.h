@@ -49,7 +49,7 @@ class Scratch {
 
   /// For the operands of the products of one call of a linear layer.
   LinearWorkspace& operands() { return operands_; }
-  /// The codes of a linear layer's input along the tokens, where blocks do not keep them.
+  /// The codes of a linear layer's input, where blocks do not keep them.
   QuantizedTensor& packed_input(Place place) { return packed_inputs_[static_cast<std::size_t>(place)]; }
 
   std::size_t bytes() const {
@@ -59,6 +59,7 @@ class Scratch {
     };
     add(operands_.first);
     add(operands_.second);
+    total += operands_.values.capacity();
     for (const QuantizedTensor& tensor : packed_inputs_) add(tensor);
     for (const Buffer& buffer : buffers_) total += buffer.size();
     return total;

@@ -80,9 +80,26 @@ LinearSaved saved_of(const Wanted& wanted, const MatrixView& x) {
   return wanted.spec ? LinearSaved{x, wanted.out} : LinearSaved{x, nullptr};
 }
 
-/// x^T [in, tokens].
-GemmOperand wgrad_input(const LinearCall& call, const LinearSaved& saved) {
+MatrixView decoded(const LinearCall& call, const QuantizedTensor& codes, DType dtype, Buffer& memory) {
+  const auto bytes = static_cast<std::size_t>(codes.rows * codes.cols * bits_of(dtype) / 8);
+  if (!memory.refit(bytes)) {
+    memory = {};  // first: both need not fit
+    memory = call.backend.allocate(bytes);
+  }
+  call.backend.dequantize(codes, {memory.data(), dtype, codes.rows, codes.cols, codes.cols, 1});
+  return {memory.data(), dtype, codes.rows, codes.cols, codes.cols, 1};
+}
+
+/// x^T [in, tokens]. The workspace's first operand is free by now.
+GemmOperand wgrad_input(const LinearCall& call, const LinearBackward& op) {
+  const LinearSaved& saved = op.saved;
   if (saved.codes == nullptr) return GemmOperand(saved.x).transposed();
+  if (call.precision.wgrad_requantizes()) {
+    const MatrixView x = decoded(call, *saved.codes, op.dy.dtype, op.workspace.values);
+    quantize(call, x, nullptr,
+             {Operand::wgrad_x, call.spec(Operand::wgrad_x), Form::operand, &op.workspace.first});
+    return op.workspace.first;
+  }
   const GemmOperand codes(*saved.codes);
   return call.precision.wgrad_reads_fprop() ? codes.transposed() : codes;
 }
@@ -120,6 +137,11 @@ GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixV
   return weight_operand(operand, weight, form);
 }
 
+MatrixView linear_weight_values(const LinearCall& call, const WeightForm& fprop, DType storage,
+                                LinearWorkspace& workspace) {
+  return decoded(call, fprop.codes, storage, workspace.values);
+}
+
 GemmOperand weight_operand(Operand operand, const MatrixView& weight, const WeightForm& form) {
   if (form.codes.rows > 0) return form.codes;
   const GemmOperand dense = form.dense.size() > 0 ? form.dense.const_view() : weight;
@@ -130,7 +152,7 @@ LinearSaved linear_forward(const LinearCall& call, const LinearForward& op) {
   const bool saves = op.saved_codes != nullptr;
   Wanted operand{Operand::fprop_x, call.spec(Operand::fprop_x), Form::operand, &op.workspace.first};
   Wanted saved{Operand::wgrad_x, std::nullopt, Form::packed, op.saved_codes};
-  if (saves && call.precision.wgrad_reads_fprop()) {
+  if (saves && call.precision.saved_operand() == Operand::fprop_x) {
     operand.form = Form::packed;
     operand.out = op.saved_codes;
   } else if (saves) {
@@ -163,7 +185,7 @@ void linear_backward(const LinearCall& call, const LinearBackward& op) {
     call.backend.gemm(for_dgrad.spec ? GemmOperand(*for_dgrad.out) : GemmOperand(op.dy), *op.weight, *op.dx);
   if (!op.dw) return;
   call.backend.gemm(for_wgrad.spec ? GemmOperand(*for_wgrad.out) : GemmOperand(op.dy).transposed(),
-                    wgrad_input(call, op.saved), *op.dw, op.accumulate);
+                    wgrad_input(call, op), *op.dw, op.accumulate);
 }
 
 }  // namespace tetrad

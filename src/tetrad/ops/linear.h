@@ -45,6 +45,7 @@ using LinearStats = std::array<std::optional<QuantStats>, kOperands>;
 struct LinearWorkspace {
   QuantizedTensor first;
   QuantizedTensor second;
+  Buffer values;  //!< of W or x as fprop multiplied them, where they are quantized once more
 };
 
 /// What all functions below have in common.
@@ -70,9 +71,15 @@ struct WeightForm {
 /// written to `form` unless the weight is in that type already. The result refers to `weight` and `form`. It
 /// is valid until the weight changes, or the operand's spec in another call (by fresh signs), or, if
 /// weight_depends_on_step(), the step. If precision.weight_form_shared(), dgrad takes fprop's operand
-/// transposed and needs no form of its own.
+/// transposed and needs no form of its own; if precision.dgrad_requantizes(), `weight` is what
+/// linear_weight_values() returns.
 GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
                           WeightForm& form);
+
+/// The weight as fprop multiplied it, from the form that linear_weight() made for it: decoded to `storage` in
+/// the workspace, until that is used again.
+MatrixView linear_weight_values(const LinearCall& call, const WeightForm& fprop, DType storage,
+                                LinearWorkspace& workspace);
 
 /// The operand that linear_weight() returned, once more.
 GemmOperand weight_operand(Operand operand, const MatrixView& weight, const WeightForm& form);
@@ -80,8 +87,9 @@ GemmOperand weight_operand(Operand operand, const MatrixView& weight, const Weig
 /// Whether that form of the weight is different in every step, though the weight is the same.
 bool weight_depends_on_step(const LinearPrecision& precision, Operand operand);
 
-/// What wgrad reads of x: its codes along the tokens, those that fprop multiplied (wgrad_reads_fprop()), or x
-/// itself, which must then stay as it is.
+/// What wgrad reads of x: its codes along the tokens, those that fprop multiplied, to be multiplied by
+/// (wgrad_reads_fprop()) or quantized once more (wgrad_requantizes()), or x itself, which must then stay as
+/// it is.
 struct LinearSaved {
   MatrixView x;
   const QuantizedTensor* codes = nullptr;  //!< of precision.saved_operand(), if that is quantized

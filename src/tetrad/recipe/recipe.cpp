@@ -63,7 +63,7 @@ void check_members(const std::optional<std::vector<std::string>>& list,
 void check_one_of(const std::optional<std::string>& said, std::initializer_list<std::string_view> allowed,
                   const char* key) {
   TETRAD_CHECK(!said || std::find(allowed.begin(), allowed.end(), *said) != allowed.end(),
-               "precision.scale.{}: '{}' is none of {}", key, *said, fmt::join(allowed, ", "));
+               "precision.{}: '{}' is none of {}", key, *said, fmt::join(allowed, ", "));
 }
 
 bool any_matches(const std::vector<std::string>& patterns, std::string_view name) {
@@ -88,6 +88,7 @@ void raise_to_fp8(LinearPrecision& precision) {
     if (spec->format != Format::fp8) spec = plain_spec(find_table("fp8"), operand);
     spec->hadamard = 0;  // a transform is for both operands of a product
   }
+  precision.weight_source = precision.input_source = Source::input;
 }
 
 /// Squares, or runs along the reduction dimension.
@@ -140,7 +141,7 @@ void make_straight_through(LinearPrecision& precision) {
   const auto is_quantized = [&](Operand operand) { return precision[operand].has_value(); };
   constexpr std::array kBackward = {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x};
   if (std::ranges::none_of(kBackward, is_quantized) && !transforms_fprop(precision))
-    precision.backward_source = Source::fprop;
+    precision.weight_source = precision.input_source = Source::fprop;
 }
 
 }  // namespace
@@ -148,12 +149,11 @@ void make_straight_through(LinearPrecision& precision) {
 Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(config)), blocks_(blocks) {
   check_members(config_.rht.gemms, {"fprop", "dgrad", "wgrad"}, "rht.gemms");
   check_members(config_.sr, {"gradients", "activations", "weights"}, "sr");
-  for (const auto& [said, key] :
-       {std::pair(&config_.scale.forward, "forward"), {&config_.scale.backward, "backward"}})
-    check_one_of(*said, {"nearest", "4/6", "search"}, key);
-  check_one_of(config_.scale.mxfp4, {"up", "floor"}, "mxfp4");
-  TETRAD_CHECK(config_.rht.signs == "fixed" || config_.rht.signs == "none" || config_.rht.signs == "per-step",
-               "precision.rht.signs: '{}' is none of fixed, none, per-step", config_.rht.signs);
+  check_one_of(config_.scale.forward, {"nearest", "4/6", "search"}, "scale.forward");
+  check_one_of(config_.scale.backward, {"nearest", "4/6", "search", "eden"}, "scale.backward");
+  check_one_of(config_.scale.mxfp4, {"up", "floor"}, "scale.mxfp4");
+  check_one_of(config_.rht.signs, {"fixed", "none", "per-step", "fresh"}, "rht.signs");
+  check_one_of(config_.source, {"input", "fprop"}, "source");
   for (const auto& [key, unused] : config_.operands)
     TETRAD_CHECK(std::find(kOperandNames.begin(), kOperandNames.end(), key) != kOperandNames.end(),
                  "precision.operands: '{}' is none of {}", key, fmt::join(kOperandNames, ", "));
@@ -167,21 +167,28 @@ Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(
   }
 }
 
+bool Recipe::is_eden(Operand operand, const std::optional<Format>& format) const {
+  return config_.scale.backward == "eden" && format == Format::nvfp4 && gemm_of(operand) != "fprop";
+}
+
 QuantSpec Recipe::base_spec(std::string_view recipe, Operand operand) const {
   const Table& base = find_table(recipe);
   const Role role = role_of(operand);
+  // MS-EDEN brings what it needs, unless something else is said: rows of 16, nearest codes, large transforms.
+  const bool eden = is_eden(operand, base.format);
   QuantSpec spec = plain_spec(base, operand);
   if (role == Role::weight && config_.weights_2d) spec.block = weight_block(spec.block, *config_.weights_2d);
+  if (eden) spec.block = weight_block(spec.block, false);
   const bool is_stochastic = config_.sr ? contains(*config_.sr, role_name(role))
-                                        : base.stochastic_gradients && role == Role::gradient;
+                                        : base.stochastic_gradients && role == Role::gradient && !eden;
   if (is_stochastic)
     spec.rounding =
         config_.sr_hardware.value_or(false) ? Rounding::stochastic_hardware : Rounding::stochastic;
-  const bool transformed = config_.rht.gemms ? contains(*config_.rht.gemms, gemm_of(operand))
-                                             : base.wgrad_hadamard > 0 && gemm_of(operand) == "wgrad";
-  if (transformed)
-    spec.hadamard =
-        hadamard_size(config_.rht.size.value_or(base.wgrad_hadamard > 0 ? base.wgrad_hadamard : 16));
+  const bool transformed = config_.rht.gemms
+                               ? contains(*config_.rht.gemms, gemm_of(operand))
+                               : eden || (base.wgrad_hadamard > 0 && gemm_of(operand) == "wgrad");
+  const std::int64_t usual_size = base.wgrad_hadamard > 0 ? base.wgrad_hadamard : 16;
+  if (transformed) spec.hadamard = hadamard_size(config_.rht.size.value_or(eden ? kMaxHadamard : usual_size));
   if (config_.rht.signs == "none") spec.signs = kNoSigns;
   spec.scaling = scaling_of(recipe, operand, spec);
   return spec;
@@ -216,6 +223,8 @@ void Recipe::apply_override(std::string_view recipe, Operand operand, std::optio
       spec->scaling = scaling_of(recipe, operand, *spec);
     }
   }
+  TETRAD_CHECK(!said.source || operand == Operand::dgrad_w || operand == Operand::wgrad_x,
+               "precision.operands.{}: only dgrad.w and wgrad.x have a source", name_of(operand));
   TETRAD_CHECK(spec || !(said.block || said.rounding || said.hadamard || said.scale),
                "precision.operands.{}: it is not quantized here; say its format too", name_of(operand));
   if (said.block) spec->block = block_from_name(*said.block);
@@ -223,6 +232,7 @@ void Recipe::apply_override(std::string_view recipe, Operand operand, std::optio
   if (said.hadamard) spec->hadamard = hadamard_size(*said.hadamard);
   try {
     if (said.scale) spec->scaling = scaling_from_name(*said.scale, spec->format);
+    if (said.scale == "eden" && !said.rounding) spec->rounding = Rounding::nearest;
   } catch (const Error& error) {
     fail("precision.operands.{}.scale: {}", name_of(operand), error.what());
   }
@@ -246,8 +256,29 @@ LinearPrecision Recipe::table(std::string_view recipe) const {
     if (result[operand])  // with a shape that every quantizer takes: layers check their own
       validate(*result[operand], kMaxHadamard, kMaxHadamard, fmt::format("precision, {}", name_of(operand)));
   }
-  if (config_.rht.signs == "per-step") result.signs = SignSource::per_step;
+  const auto is_corrected = [](const std::optional<QuantSpec>& spec) {
+    return spec && spec->scaling == Scaling::eden;
+  };
+  const bool any_corrected = std::ranges::any_of(result.operands, is_corrected);
+  const std::string signs = config_.rht.signs.value_or(any_corrected ? "fresh" : "fixed");
+  if (signs == "per-step") result.signs = SignSource::per_step;
+  if (signs == "fresh") result.signs = SignSource::fresh;
+  TETRAD_CHECK(
+      result.signs != SignSource::fresh || !transforms_fprop(result),
+      "precision.rht: fresh signs are for dgrad and wgrad, and fprop is transformed here: leave it out "
+      "of gemms, or use signs: per-step");
+  result.weight_source = source_of(Operand::dgrad_w, result);
+  result.input_source = source_of(Operand::wgrad_x, result);
   return result;
+}
+
+Source Recipe::source_of(Operand operand, const LinearPrecision& precision) const {
+  const bool corrected = precision[operand] && precision[operand]->scaling == Scaling::eden;
+  std::string source = corrected && !transforms_fprop(precision) ? "fprop" : "input";
+  if (config_.source) source = *config_.source;
+  if (const auto said = config_.operands.find(std::string(name_of(operand))); said != config_.operands.end())
+    source = said->second.source.value_or(source);
+  return source == name_of(Source::fprop) ? Source::fprop : Source::input;
 }
 
 Recipe::QuantizedBlocks Recipe::quantized_blocks(std::string_view recipe) const {
@@ -270,6 +301,11 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
                "precision.schedule: a backward pass in {} reads the operands of the forward pass, which are "
                "transformed here: leave fprop out of rht, or quantize the backward pass too",
                backward);
+  const bool reads_fprop =
+      backward_table.weight_source == Source::fprop || backward_table.input_source == Source::fprop;
+  TETRAD_CHECK(!reads_fprop || !transforms_fprop(forward_table),
+               "precision.source: the backward pass cannot read the operands of fprop, which are transformed "
+               "here: leave fprop out of rht, or use source: input");
   const auto take = [](LinearPrecision& precision, const LinearPrecision& from,
                        std::initializer_list<Operand> operands) {
     for (const Operand operand : operands) precision[operand] = from[operand];
@@ -280,11 +316,14 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
       for (const bool fp8 : {false, true}) {
         LinearPrecision& precision = phase.precision(in_forward, in_backward, fp8);
         if (in_forward) take(precision, forward_table, {Operand::fprop_x, Operand::fprop_w});
-        if (in_backward)
+        if (in_backward) {
           take(precision, backward_table,
                {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
+          precision.weight_source = backward_table.weight_source;
+          precision.input_source = backward_table.input_source;
+        }
         if (fp8) raise_to_fp8(precision);
-        make_straight_through(precision);
+        if (config_.source != "input") make_straight_through(precision);
       }
   return phase;
 }

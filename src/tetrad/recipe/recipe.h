@@ -69,6 +69,10 @@ class Recipe {
   /// A recipe with the configuration's switches; base_spec() before what is said about single operands.
   LinearPrecision table(std::string_view recipe) const;
   QuantSpec base_spec(std::string_view recipe, Operand operand) const;
+  /// Whether MS-EDEN was asked for where an operand is in this format.
+  bool is_eden(Operand operand, const std::optional<Format>& format) const;
+  /// What W of dgrad or x of wgrad are, given all operands.
+  Source source_of(Operand operand, const LinearPrecision& precision) const;
   /// What configuration or recipe say about the scales of an operand in this format and these blocks.
   Scaling scaling_of(std::string_view recipe, Operand operand, const QuantSpec& spec) const;
   void apply_override(std::string_view recipe, Operand operand, std::optional<QuantSpec>& spec) const;
