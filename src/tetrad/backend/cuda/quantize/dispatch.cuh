@@ -22,6 +22,12 @@ inline bool suits_blocks_in_registers(const QuantProblem& p) {
          p.scaling != Scaling::eden;
 }
 
+/// What those of nvfp4_eden.cuh can.
+inline bool suits_rotation_in_registers(const QuantProblem& p) {
+  return p.format == Format::nvfp4 && p.dtype == DType::bf16 && p.scaling == Scaling::eden &&
+         p.hadamard == kMaxHadamard;
+}
+
 /// Whether vectors of `bytes` can be read from lines of `x` that are `stride` elements of `element` bytes
 /// apart.
 inline bool is_aligned(const void* x, std::int64_t stride, std::int64_t element, std::int64_t bytes) {

@@ -30,6 +30,12 @@ bool suits_nvfp4_columns(const QuantProblem& problem);
 void find_nvfp4_column_amax(Device& device, const QuantProblem& problem);
 void encode_nvfp4_columns(Device& device, const QuantProblem& problem);
 
+/// MS-EDEN after transforms of 128: BF16 rows, or a BF16 matrix that lies transposed into column-major
+/// results.
+bool suits_nvfp4_eden(const QuantProblem& problem);
+void find_nvfp4_eden_amax(Device& device, const QuantProblem& problem);
+void encode_nvfp4_eden(Device& device, const QuantProblem& problem);
+
 /// NVFP4 16x16, to nearest, as an operand that lies as the input does, or packed rows of rows.
 bool suits_nvfp4_2d(const QuantProblem& problem);
 void encode_nvfp4_2d(Device& device, const QuantProblem& problem);

@@ -20,11 +20,12 @@ namespace tetrad::cuda {
 namespace {
 
 /// Which kernels serve a problem.
-enum class Path : std::uint8_t { nvfp4_rows, nvfp4_columns, nvfp4_2d, fp8_tiles, mxfp4, generic };
+enum class Path : std::uint8_t { nvfp4_rows, nvfp4_columns, nvfp4_eden, nvfp4_2d, fp8_tiles, mxfp4, generic };
 
 Path path_of(const QuantProblem& problem) {
   if (suits_nvfp4_rows(problem)) return Path::nvfp4_rows;
   if (suits_nvfp4_columns(problem)) return Path::nvfp4_columns;
+  if (suits_nvfp4_eden(problem)) return Path::nvfp4_eden;
   if (suits_nvfp4_2d(problem)) return Path::nvfp4_2d;
   if (suits_fp8_tiles(problem)) return Path::fp8_tiles;
   if (suits_mxfp4(problem)) return Path::mxfp4;
@@ -112,6 +113,8 @@ void first_pass(Device& device, const QuantProblem& problem, Path path, bool nee
     find_plain_amax(device, problem);
   else if (path == Path::nvfp4_rows)
     find_nvfp4_row_amax(device, problem);
+  else if (path == Path::nvfp4_eden)
+    find_nvfp4_eden_amax(device, problem);
   else
     find_nvfp4_column_amax(device, problem);
 }
@@ -122,6 +125,8 @@ void second_pass(Device& device, const QuantProblem& problem, Path path) {
       return encode_nvfp4_rows(device, problem);
     case Path::nvfp4_columns:
       return encode_nvfp4_columns(device, problem);
+    case Path::nvfp4_eden:
+      return encode_nvfp4_eden(device, problem);
     case Path::nvfp4_2d:
       return encode_nvfp4_2d(device, problem);
     case Path::fp8_tiles:
