@@ -25,10 +25,11 @@ double left_out_per_token(const ModelConfig& config) {
   return static_cast<double>(count);
 }
 
-/// A recipe, or the recipe before a hyphen with MS-EDEN in the backward pass, in transforms that fit.
+/// A recipe; or the one before a hyphen, centred, or with MS-EDEN in transforms that fit.
 PrecisionConfig precision_of(const std::string& name) {
   PrecisionConfig precision;
   precision.recipe = name.substr(0, name.find('-'));
+  precision.centre = name.ends_with("-centred");
   if (name.ends_with("-eden")) {
     precision.scale.backward = "eden";
     precision.rht.size = 16;
@@ -64,7 +65,8 @@ TEST_P(Estimates, PredictTheActivationsOfAModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Estimates,
-                         ::testing::Combine(::testing::Values("bf16", "fp8", "mxfp4", "nvfp4", "tetrad-eden"),
+                         ::testing::Combine(::testing::Values("bf16", "fp8", "mxfp4", "nvfp4", "tetrad-eden",
+                                                              "nvfp4-centred"),
                                             ::testing::Values(Recompute::none, Recompute::cheap,
                                                               Recompute::ffn, Recompute::full)));
 

@@ -197,6 +197,18 @@ TEST(RecipeSwitches, EdenTakesWhatIsSaid) {
   EXPECT_EQ(middle(config)[Operand::dgrad_dy]->rounding, Rounding::stochastic);
 }
 
+TEST(RecipeSwitches, CentringIsForQuantizedInputs) {
+  PrecisionConfig config = config_of("nvfp4");
+  EXPECT_FALSE(middle(config).centres());
+  config.centre = true;
+  EXPECT_TRUE(middle(config).centres());
+  EXPECT_FALSE(middle(config).uses_amax_of_x(true));
+  EXPECT_TRUE(describe(middle(config), "bf16").starts_with("fprop x nvfp4 1x16, nearest, centred · w nvfp4"));
+  EXPECT_FALSE(Recipe(config, kBlocks).at({"blocks.19.up", 19}, 0).centres()) << "which stays in BF16";
+  config.high_precision.fp8 = {"blocks.10.*"};
+  EXPECT_FALSE(middle(config).centres()) << "layers in FP8 are as the fp8 recipe has them";
+}
+
 TEST(RecipeSwitches, SourceOfWeightsAndInputs) {
   PrecisionConfig config = config_of("nvfp4");
   EXPECT_FALSE(middle(config).wgrad_requantizes());

@@ -76,7 +76,7 @@ LinearSaved saved_for_wgrad(tetrad_context& context, const LinearCall& call,
   if (args.saved == nullptr || layout.bytes == 0) {
     const MatrixView x = c::input_matrix(args.x, "x");
     check_shape("x", x.rows, x.cols, args.dy.rows, in_features);
-    return linear_save(call, x, context.input);
+    return linear_save(call, {x, context.input, context.workspace});
   }
   // Only read, though the view of it is writable.
   SavedMemory memory(context, const_cast<void*>(args.saved), args.saved_bytes, layout);  // NOLINT

@@ -145,6 +145,10 @@ void describe(V& v, PrecisionConfig& c) {
       "of W and x in the backward pass: input, or fprop, the values that fprop multiplied; auto: fprop with "
       "scale eden or a backward pass in BF16, else input",
       one_of({"input", "fprop"}));
+  v.field(
+      "centre", c.centre,
+      "quantize activations without their mean over the tokens of a microbatch, which is multiplied in full "
+      "precision");
   v.field("operands", c.operands,
           "single operands of single products: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy, wgrad.x",
           one_of(operand_names()));

@@ -47,7 +47,8 @@ class ActivationMemory {
 
   double activations() const {
     const auto sum = [](const auto& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
-    return kept_ + sum(shared_) + sum(operands_) + requantized_ + sum(packed_inputs_);
+    return kept_ + sum(shared_) + sum(operands_) + requantized_ + sum(mean_rows_) + sum(means_) +
+           sum(packed_inputs_);
   }
   double scratch() const { return operations_->bytes(); }
 
@@ -122,6 +123,18 @@ class ActivationMemory {
       raise(operands_[0], quantized(spec(Operand::wgrad_x), Form::operand, linear.in, tokens_));
     }
 
+    if (precision.centres()) {
+      const double mean = kF32 * as_double(linear.in);
+      if (keep == Keep::nothing)
+        raise(means_[static_cast<std::size_t>(place)], mean);
+      else
+        kept_ += mean;
+      raise(requantized_, element_ * as_double(tokens_) * as_double(linear.in));
+      raise(mean_rows_[0], kF32 * as_double(std::max(linear.in, linear.out)));
+      raise(mean_rows_[1], kF32 * as_double(linear.out));
+      operations_->column_sums(tokens_, std::max(linear.in, linear.out));
+    }
+
     const auto operand = [&](Operand which, std::int64_t rows, std::int64_t depth,
                              Form form = Form::operand) {
       return OperandShape{rows, depth, case_.storage, spec(which), form, false};
@@ -149,7 +162,9 @@ class ActivationMemory {
   double kept_ = 0;
   std::array<double, Scratch::slots> shared_ = {};
   std::array<double, 2> operands_ = {};
-  double requantized_ = 0;  //!< values on the way from one quantizer to the next
+  double requantized_ = 0;  //!< values on the way from one quantizer to the next, or centred
+  std::array<double, 2> mean_rows_ = {};
+  std::array<double, 2> means_ = {};
   std::array<double, 2> packed_inputs_ = {};
   std::unique_ptr<OperationMemory> operations_;
 };

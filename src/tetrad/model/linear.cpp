@@ -80,6 +80,8 @@ void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y
   LinearForward op{x, weight_operand(call, Operand::fprop_w, fprop_weight_), y, scratch_.operands()};
   if (saves) op.saved_codes = &packed_input();
   op.amax = amax;
+  op.mean = &mean();
+  op.weight_values = weight_.value.const_view();
   const LinearSaved saved = linear_forward(call, op);
   if (saves) saved_ = saved;
   if (saves && !is_quantized) packed_x_ = {};  // from before the recipe's schedule changed
@@ -93,7 +95,8 @@ bool Linear::wants_input(const Pass& pass) const {
 void Linear::restore(Pass& pass, const MatrixView& x, const AmaxReport* amax) {
   const LinearPrecision& precision = this->precision(pass);
   LinearStats stats;
-  saved_ = linear_save(make_call(pass, precision, stats), x, packed_input(), amax);
+  saved_ =
+      linear_save(make_call(pass, precision, stats), {x, packed_input(), scratch_.operands(), amax, &mean()});
   take_note(pass, stats, {Operand::wgrad_x});
 }
 
@@ -114,7 +117,7 @@ void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView*
 }
 
 std::size_t Linear::saved_bytes() const {
-  return input_.bytes().size() + packed_x_.codes.size() + packed_x_.scales.size();
+  return input_.bytes().size() + packed_x_.codes.size() + packed_x_.scales.size() + mean_.size();
 }
 
 }  // namespace tetrad

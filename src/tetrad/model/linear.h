@@ -70,6 +70,7 @@ class Linear {
   QuantizedTensor& packed_input() {
     return keep_ == Keep::nothing ? scratch_.packed_input(place_) : packed_x_;
   }
+  Buffer& mean() { return keep_ == Keep::nothing ? scratch_.mean(place_) : mean_; }
 
   Backend& backend_;
   Scratch& scratch_;
@@ -85,6 +86,7 @@ class Linear {
   CachedWeight dgrad_weight_;
   Tensor input_;              //!< own buffer for x, if wgrad is not quantized and x is kept
   QuantizedTensor packed_x_;  //!< the codes of x, if they are kept
+  Buffer mean_;               //!< of x, if it is quantized without and its codes are kept
   LinearSaved saved_;         //!< what backward() reads of x
 };
 

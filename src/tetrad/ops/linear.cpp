@@ -76,18 +76,55 @@ void quantize(const LinearCall& call, const MatrixView& x, const AmaxReport* ama
   report(call, second.operand, stats[1]);
 }
 
-LinearSaved saved_of(const Wanted& wanted, const MatrixView& x) {
-  return wanted.spec ? LinearSaved{x, wanted.out} : LinearSaved{x, nullptr};
+LinearSaved saved_of(const Wanted& wanted, const MatrixView& x, const Buffer* mean) {
+  return wanted.spec ? LinearSaved{x, wanted.out, mean} : LinearSaved{x};
 }
 
-MatrixView decoded(const LinearCall& call, const QuantizedTensor& codes, DType dtype, Buffer& memory) {
-  const auto bytes = static_cast<std::size_t>(codes.rows * codes.cols * bits_of(dtype) / 8);
+/// A matrix in memory that is reused where it is large enough.
+MutableMatrixView matrix_in(Buffer& memory, const LinearCall& call, DType dtype, std::int64_t rows,
+                            std::int64_t cols) {
+  const auto bytes = static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8);
   if (!memory.refit(bytes)) {
     memory = {};  // first: both need not fit
     memory = call.backend.allocate(bytes);
   }
-  call.backend.dequantize(codes, {memory.data(), dtype, codes.rows, codes.cols, codes.cols, 1});
-  return {memory.data(), dtype, codes.rows, codes.cols, codes.cols, 1};
+  return {memory.data(), dtype, rows, cols, cols, 1};
+}
+MatrixView read_only(const MutableMatrixView& view) {
+  return {view.data, view.dtype, view.rows, view.cols, view.row_stride, view.col_stride};
+}
+/// f32 [1, cols] that matrix_in() made.
+MatrixView row_in(const Buffer& memory) {
+  const auto cols = static_cast<std::int64_t>(memory.size() / sizeof(float));
+  return {memory.data(), DType::f32, 1, cols, cols, 1};
+}
+
+MatrixView decoded(const LinearCall& call, const QuantizedTensor& codes, DType dtype, Buffer& memory) {
+  const MutableMatrixView values = matrix_in(memory, call, dtype, codes.rows, codes.cols);
+  call.backend.dequantize(codes, values);
+  return read_only(values);
+}
+
+MatrixView sums_of_columns(const LinearCall& call, const MatrixView& x, LinearWorkspace& workspace) {
+  const MutableMatrixView sums = matrix_in(workspace.sums, call, DType::f32, 1, x.cols);
+  call.backend.column_sums({x, sums});
+  return read_only(sums);
+}
+
+/// x - 1 mean^T in the workspace.
+MatrixView centred(const LinearCall& call, const MatrixView& x, LinearWorkspace& workspace, Buffer* mean) {
+  TETRAD_CHECK(mean != nullptr, "linear: the mean of x needs memory");
+  const MatrixView sums = sums_of_columns(call, x, workspace);
+  const MutableMatrixView values = matrix_in(workspace.values, call, x.dtype, x.rows, x.cols);
+  call.backend.centre({x, sums, matrix_in(*mean, call, DType::f32, 1, x.cols), values});
+  return read_only(values);
+}
+
+/// y += 1 (W mean)^T.
+void add_product_of_mean(const LinearCall& call, const LinearForward& op) {
+  const MutableMatrixView row = matrix_in(op.workspace.row, call, DType::f32, 1, op.y.cols);
+  call.backend.gemm(GemmOperand(row_in(*op.mean)), GemmOperand(op.weight_values), row);
+  call.backend.add_row({read_only(row), op.y});
 }
 
 /// x^T [in, tokens]. The workspace's first operand is free by now.
@@ -158,18 +195,22 @@ LinearSaved linear_forward(const LinearCall& call, const LinearForward& op) {
   } else if (saves) {
     saved.spec = call.spec(Operand::wgrad_x);
   }
-  quantize(call, op.x, op.amax, operand, saved);
+  const bool centres = call.precision.centre && (operand.spec || saved.spec);
+  const MatrixView x = centres ? centred(call, op.x, op.workspace, op.mean) : op.x;
+  quantize(call, x, centres ? nullptr : op.amax, operand, saved);
   call.backend.gemm(operand.spec ? GemmOperand(*operand.out) : GemmOperand(op.x), op.weight, op.y);
+  if (centres && operand.spec) add_product_of_mean(call, op);
   if (!saves) return {};
-  return saved_of(operand.out == op.saved_codes ? operand : saved, op.x);
+  return saved_of(operand.out == op.saved_codes ? operand : saved, op.x, centres ? op.mean : nullptr);
 }
 
-LinearSaved linear_save(const LinearCall& call, const MatrixView& x, QuantizedTensor& saved_codes,
-                        const AmaxReport* amax) {
+LinearSaved linear_save(const LinearCall& call, const LinearSave& op) {
   const Operand operand = call.precision.saved_operand();
-  const Wanted saved{operand, call.spec(operand), Form::packed, &saved_codes};
-  quantize(call, x, amax, saved);
-  return saved_of(saved, x);
+  const Wanted saved{operand, call.spec(operand), Form::packed, &op.codes};
+  const bool centres = call.precision.centre && saved.spec;
+  const MatrixView x = centres ? centred(call, op.x, op.workspace, op.mean) : op.x;
+  quantize(call, x, centres ? nullptr : op.amax, saved);
+  return saved_of(saved, op.x, centres ? op.mean : nullptr);
 }
 
 void linear_backward(const LinearCall& call, const LinearBackward& op) {
@@ -186,6 +227,8 @@ void linear_backward(const LinearCall& call, const LinearBackward& op) {
   if (!op.dw) return;
   call.backend.gemm(for_wgrad.spec ? GemmOperand(*for_wgrad.out) : GemmOperand(op.dy).transposed(),
                     wgrad_input(call, op), *op.dw, op.accumulate);
+  if (op.saved.mean != nullptr)  // dW += (dy^T 1) mean^T
+    call.backend.add_outer({sums_of_columns(call, op.dy, op.workspace), row_in(*op.saved.mean), *op.dw});
 }
 
 }  // namespace tetrad

@@ -45,7 +45,9 @@ using LinearStats = std::array<std::optional<QuantStats>, kOperands>;
 struct LinearWorkspace {
   QuantizedTensor first;
   QuantizedTensor second;
-  Buffer values;  //!< of W or x as fprop multiplied them, where they are quantized once more
+  Buffer values;  //!< of W or x as fprop multiplied them, where they are quantized once more; of x centred
+  Buffer sums;    //!< of the columns of x or dy, where x is centred
+  Buffer row;     //!< what the mean of x adds to y
 };
 
 /// What all functions below have in common.
@@ -93,6 +95,7 @@ bool weight_depends_on_step(const LinearPrecision& precision, Operand operand);
 struct LinearSaved {
   MatrixView x;
   const QuantizedTensor* codes = nullptr;  //!< of precision.saved_operand(), if that is quantized
+  const Buffer* mean = nullptr;            //!< of x, f32, if the codes are those of x without it
 };
 
 struct LinearForward {
@@ -102,13 +105,22 @@ struct LinearForward {
   LinearWorkspace& workspace;
   QuantizedTensor* saved_codes = nullptr;  //!< where codes for wgrad go; null: nothing is saved
   const AmaxReport* amax = nullptr;        //!< amax of x, if its producer reported it
+  /// If precision.centres(): memory for the mean of x, kept with the codes, and the weight [out, in] itself.
+  Buffer* mean = nullptr;
+  MatrixView weight_values = {};
 };
 /// y = x W^T. Returns what linear_backward() needs, or nothing.
 LinearSaved linear_forward(const LinearCall& call, const LinearForward& op);
 
+struct LinearSave {
+  MatrixView x;
+  QuantizedTensor& codes;
+  LinearWorkspace& workspace;
+  const AmaxReport* amax = nullptr;
+  Buffer* mean = nullptr;  //!< as in LinearForward
+};
 /// Saves x as linear_forward() does, without the product.
-LinearSaved linear_save(const LinearCall& call, const MatrixView& x, QuantizedTensor& saved_codes,
-                        const AmaxReport* amax = nullptr);
+LinearSaved linear_save(const LinearCall& call, const LinearSave& op);
 
 struct LinearBackward {
   MatrixView dy;      //!< [tokens, out]

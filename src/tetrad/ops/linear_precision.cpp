@@ -34,6 +34,7 @@ bool LinearPrecision::weight_form_shared() const {
 }
 
 bool LinearPrecision::uses_amax_of_x(bool saves_input) const {
+  if (centres()) return false;  // it is another matrix that is quantized
   return needs_amax((*this)[Operand::fprop_x]) || (saves_input && needs_amax(saved_spec()));
 }
 
@@ -61,6 +62,8 @@ std::string describe(const LinearPrecision& precision, std::string_view storage)
         (operand == Operand::wgrad_x && (precision.wgrad_reads_fprop() || precision.wgrad_requantizes()));
     text += fmt::format("{} {}", name_of(operand).substr(6), is_fprops ? "of fprop" : "");
     if (spec) text += (is_fprops ? ", " : "") + describe(*spec);
+    const bool is_x = operand == Operand::fprop_x || operand == Operand::wgrad_x;
+    if (spec && is_x && !is_fprops && precision.centre) text += ", centred";
     if (!spec && !is_fprops) text += storage;
     if (i % 2 == 1 && spec && spec->hadamard > 0 && precision.signs != SignSource::spec)
       text += precision.signs == SignSource::fresh ? ", fresh signs" : ", signs per step";

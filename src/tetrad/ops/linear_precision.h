@@ -47,6 +47,7 @@ struct LinearPrecision {
   /// By Operand; nothing: the storage type, unquantized.
   std::array<std::optional<QuantSpec>, kOperands> operands;
   SignSource signs = SignSource::spec;
+  bool centre = false;  //!< x is quantized without its mean over the tokens, which is multiplied as it is
   Source weight_source = Source::input;  //!< of dgrad_w
   Source input_source = Source::input;   //!< of wgrad_x
 
@@ -68,6 +69,8 @@ struct LinearPrecision {
     return weight_is_fprops() && (*this)[Operand::dgrad_w] && !weight_codes_shared();
   }
   bool wgrad_requantizes() const { return input_is_fprops() && (*this)[Operand::wgrad_x]; }
+  /// Whether an operand made of x is centred.
+  bool centres() const { return centre && ((*this)[Operand::fprop_x] || (*this)[Operand::wgrad_x]); }
   /// The operand whose codes the forward pass keeps for wgrad, and how it is quantized; nothing: x is kept.
   Operand saved_operand() const { return input_is_fprops() ? Operand::fprop_x : Operand::wgrad_x; }
   const std::optional<QuantSpec>& saved_spec() const { return (*this)[saved_operand()]; }

@@ -73,6 +73,7 @@ struct PrecisionConfig {
   std::optional<bool> weights_2d;
   ScaleConfig scale;
   std::optional<std::string> source;  //!< of W and x in the backward pass: input | fprop
+  bool centre = false;                //!< x is quantized without its mean over the tokens
   /// Keys "fprop.x", "fprop.w", "dgrad.dy", "dgrad.w", "wgrad.dy", "wgrad.x".
   std::map<std::string, OperandConfig> operands;
   std::vector<PrecisionSwitch> schedule;

@@ -89,6 +89,7 @@ void raise_to_fp8(LinearPrecision& precision) {
     spec->hadamard = 0;  // a transform is for both operands of a product
   }
   precision.weight_source = precision.input_source = Source::input;
+  precision.centre = false;
 }
 
 /// Squares, or runs along the reduction dimension.
@@ -315,6 +316,7 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
     for (const bool in_backward : {false, true})
       for (const bool fp8 : {false, true}) {
         LinearPrecision& precision = phase.precision(in_forward, in_backward, fp8);
+        precision.centre = config_.centre;
         if (in_forward) take(precision, forward_table, {Operand::fprop_x, Operand::fprop_w});
         if (in_backward) {
           take(precision, backward_table,
