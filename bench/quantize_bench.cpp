@@ -40,6 +40,8 @@ std::vector<Case> cases() {
           {{.block = {1, 16}, .scaling = Scaling::search}},
           {{.block = {1, 16}, .scaling = Scaling::search}, kOperand},
           {{.block = {1, 16}, .axis = 0, .scaling = Scaling::search}, kInPlace},
+          {{.block = {1, 16}, .hadamard = 128, .scaling = Scaling::eden}, kOperand},
+          {{.block = {1, 16}, .axis = 0, .hadamard = 128, .scaling = Scaling::eden}, kOperandInPlace},
           {{.format = Format::mxfp4, .block = {1, 32}}},
           {{.format = Format::fp8, .block = {1, 128}}},
           {{.format = Format::fp8, .block = {128, 128}}}};

@@ -12,7 +12,7 @@
 
 namespace tetrad {
 
-/// Every recipe; recipe.cpp has their tables.
+/// Every recipe; table.h has what they are.
 inline constexpr std::array<std::string_view, 5> kRecipeNames = {"bf16", "fp8", "mxfp4", "nvfp4", "tetrad"};
 /// Every format of an operand.
 inline constexpr std::array<std::string_view, 4> kFormatNames = {"bf16", "fp8", "mxfp4", "nvfp4"};

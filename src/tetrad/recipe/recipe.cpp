@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tetrad/core/error.h"
+#include "tetrad/recipe/table.h"
 
 namespace tetrad {
 namespace {
@@ -15,38 +16,6 @@ constexpr std::array<Role, kOperands> kRoles = {Role::activation, Role::weight, 
                                                 Role::weight,     Role::gradient, Role::activation};
 
 Role role_of(Operand operand) { return kRoles[static_cast<std::size_t>(operand)]; }
-
-/// A recipe before the switches of a configuration: those of the paper, and our own.
-struct Table {
-  std::string_view name;
-  std::optional<Format> format;  //!< nothing: BF16
-  BlockShape vector_block;       //!< activations and gradients
-  BlockShape weight_block;
-  std::int64_t wgrad_hadamard;  //!< 0 = none
-  bool stochastic_gradients;
-  Scaling forward_scaling, backward_scaling;
-  std::int64_t high_first;  //!< blocks kept in BF16 at the start …
-  double high_last;         //!< … and at the end: a number of blocks, or a fraction of them if below 1
-};
-
-constexpr Scaling kStandard = Scaling::standard;
-constexpr std::array kTables = {
-    Table{"bf16", std::nullopt, {}, {}, 0, false, kStandard, kStandard, 0, 0},
-    Table{"fp8", Format::fp8, {1, 128}, {128, 128}, 0, false, kStandard, kStandard, 1, 2},
-    Table{"mxfp4", Format::mxfp4, {1, 32}, {1, 32}, 32, true, Scaling::up, Scaling::up, 0, 0.15},
-    Table{"nvfp4", Format::nvfp4, {1, 16}, {16, 16}, 16, true, kStandard, kStandard, 0, 0.15},
-    Table{"tetrad", Format::nvfp4, {1, 16}, {1, 16}, 16, true, Scaling::search, kStandard, 0, 0.15},
-};
-
-static_assert(std::ranges::equal(kTables, kRecipeNames, {}, &Table::name));
-
-const Table& find_table(std::string_view name) {
-  const auto* found =
-      std::find_if(kTables.begin(), kTables.end(), [&](const Table& t) { return t.name == name; });
-  TETRAD_CHECK(found != kTables.end(), "precision: unknown recipe '{}'; valid recipes: {}", name,
-               fmt::join(kRecipeNames, ", "));
-  return *found;
-}
 
 bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
@@ -72,7 +41,7 @@ bool any_matches(const std::vector<std::string>& patterns, std::string_view name
 }
 
 /// Format, axis and blocks of an operand as the table has them.
-QuantSpec plain_spec(const Table& table, Operand operand) {
+QuantSpec plain_spec(const RecipeTable& table, Operand operand) {
   const bool is_weight = role_of(operand) == Role::weight;
   return {.format = table.format.value(),
           .block = is_weight ? table.weight_block : table.vector_block,
@@ -173,7 +142,7 @@ bool Recipe::is_eden(Operand operand, const std::optional<Format>& format) const
 }
 
 QuantSpec Recipe::base_spec(std::string_view recipe, Operand operand) const {
-  const Table& base = find_table(recipe);
+  const RecipeTable& base = find_table(recipe);
   const Role role = role_of(operand);
   // MS-EDEN brings what it needs, unless something else is said: rows of 16, nearest codes, large transforms.
   const bool eden = is_eden(operand, base.format);
@@ -202,7 +171,7 @@ Scaling Recipe::scaling_of(std::string_view recipe, Operand operand, const Quant
   const std::optional<std::string>& nvfp4 = is_forward ? config_.scale.forward : config_.scale.backward;
   const std::optional<std::string>& said = spec.format == Format::mxfp4 ? config_.scale.mxfp4 : nvfp4;
   if (said && spec.format != Format::fp8) return scaling_from_name(*said, spec.format);
-  if (const Table& base = find_table(recipe); base.format == spec.format)
+  if (const RecipeTable& base = find_table(recipe); base.format == spec.format)
     return is_forward ? base.forward_scaling : base.backward_scaling;
   return spec.format == Format::mxfp4 ? Scaling::up : Scaling::standard;
 }
@@ -240,7 +209,7 @@ void Recipe::apply_override(std::string_view recipe, Operand operand, std::optio
 }
 
 LinearPrecision Recipe::table(std::string_view recipe) const {
-  const Table& base = find_table(recipe);
+  const RecipeTable& base = find_table(recipe);
   LinearPrecision result;
   // A schedule's time in BF16 is BF16; what is said about single operands is for the rest of the run.
   if (!base.format && !config_.schedule.empty()) return result;
@@ -283,7 +252,7 @@ Source Recipe::source_of(Operand operand, const LinearPrecision& precision) cons
 }
 
 Recipe::QuantizedBlocks Recipe::quantized_blocks(std::string_view recipe) const {
-  const Table& base = find_table(recipe);
+  const RecipeTable& base = find_table(recipe);
   const double last_default =
       base.high_last < 1 ? std::ceil(base.high_last * static_cast<double>(blocks_)) : base.high_last;
   const std::int64_t first = config_.high_precision.first.value_or(base.high_first);

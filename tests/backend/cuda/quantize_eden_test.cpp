@@ -83,7 +83,7 @@ class Kernels {
         const std::int64_t at = col + part * kGroup;
         const RowBlock block =
             encode_row_part(parts[part], correction, p_.random_byte_of_block(row, at), group[part]);
-        store_row(row, at, block, group[part]);
+        store_row_block(p_, row, at, block, group[part]);
       }
     });
     return std::move(result_);
@@ -151,20 +151,6 @@ class Kernels {
   void for_each_group(const Body& body) const {
     for (std::int64_t row = 0; row < p_.rows; ++row)
       for (std::int64_t col = 0; col < p_.cols; col += kRotation) body(row, col);
-  }
-
-  void store_row(std::int64_t row, std::int64_t col, const RowBlock& block, std::uint32_t (&pairs)[8]) {
-    const std::int64_t at = (row * p_.cols + col) / kGroup;
-    if (p_.form == Form::operand) {
-      for (int half = 0; half < 2; ++half)
-        row_operand(block.magnitudes[half], twice(E4m3::decode(block.scale_byte)), pairs + 4 * half);
-      std::memcpy(static_cast<std::byte*>(p_.codes) + at * 32, pairs, 32);
-      return;
-    }
-    const std::uint32_t codes[2] = {row_codes(block.magnitudes[0], pairs),
-                                    row_codes(block.magnitudes[1], pairs + 4)};
-    std::memcpy(static_cast<std::byte*>(p_.codes) + at * 8, codes, 8);
-    static_cast<std::uint8_t*>(p_.scales)[at] = static_cast<std::uint8_t>(block.scale_byte);
   }
 
   QuantProblem p_;

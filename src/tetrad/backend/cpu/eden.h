@@ -44,11 +44,36 @@ struct LaneProjection {
   }
 };
 
-/// The scales that are stored for the blocks of a tile.
+/// The scales that are stored for the blocks of a tile, whose runs are rotated groups.
 struct CorrectedScales {
   static constexpr int kMostBlocks = kMaxRun / nvfp4::kBlock;
   alignas(64) std::uint32_t byte[kMostBlocks][kLanes];
 
+  /// amax_of(first, amax) gathers the maxima of the blocks at `first`; lane l's run begins with block first +
+  /// l * step of the tensor.
+  template <typename AmaxOf>
+  void find(const Tile& tile, const nvfp4::TensorScale& tensor, const AmaxOf& amax_of,
+            const RandomStream& stream, std::uint32_t first, std::uint32_t step) {
+    const int blocks = tile.length / nvfp4::kBlock;
+    LaneProjection projections[kMostBlocks];
+    for (int b = 0; b < blocks; ++b) {
+      alignas(64) float amax[kLanes];
+      amax_of(b * nvfp4::kBlock, amax);
+      projections[b] = LaneProjection(tile, b * nvfp4::kBlock, amax, tensor);
+    }
+    std::uint32_t random[kMostBlocks][kLanes] = {};
+    for (int lane = 0; lane < tile.lanes; ++lane) {
+      std::uint32_t number = first + static_cast<std::uint32_t>(lane) * step;
+      PhiloxWords words = {};
+      for (int b = 0; b < blocks; ++b, ++number) {
+        if (b == 0 || number % RandomStream::kGroup == 0) words = stream.group(number / RandomStream::kGroup);
+        random[b][lane] = nvfp4::random_byte_of_block(words, number);
+      }
+    }
+    correct(projections, blocks, random);
+  }
+
+ private:
   /// `random` is (block, lane)'s random byte.
   void correct(LaneProjection (&block)[kMostBlocks], int blocks,
                const std::uint32_t (&random)[kMostBlocks][kLanes]) {

@@ -228,7 +228,11 @@ class Quantizer {
     CorrectedScales corrected;
     reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t index) {
       if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
-        if (spec_.scaling == Scaling::eden) correct_scales(codec, tile, corrected);
+        if (spec_.scaling == Scaling::eden)
+          corrected.find(
+              tile, codec.tensor,
+              [&](int first, float(&amax)[kLanes]) { gather<float>(block_amax_, tile, first, 0.0f, amax); },
+              random_, random_group(tile, 0), random_group_step());
       const bool measure = options_.telemetry == Telemetry::full ||
                            (options_.telemetry == Telemetry::sampled && index % kSampleEvery == 0);
       for (int first = 0; first < tile.length; first += kChunk) {
@@ -279,30 +283,6 @@ class Quantizer {
   }
   std::uint32_t random_group_step() const {
     return static_cast<std::uint32_t>((step_.rows * total_cols() + step_.cols) / RandomStream::kGroup);
-  }
-
-  /// MS-EDEN, whose rotated groups are a tile's runs.
-  void correct_scales(const Nvfp4Codec& codec, const Tile& tile, CorrectedScales& corrected) const {
-    constexpr int kMost = CorrectedScales::kMostBlocks;
-    const int blocks = tile.length / nvfp4::kBlock;
-    LaneProjection projections[kMost];
-    for (int b = 0; b < blocks; ++b) {
-      alignas(64) float amax[kLanes];
-      gather<float>(block_amax_, tile, b * nvfp4::kBlock, 0.0f, amax);
-      projections[b] = LaneProjection(tile, b * nvfp4::kBlock, amax, codec.tensor);
-    }
-    std::uint32_t random[kMost][kLanes];
-    for (int lane = 0; lane < tile.lanes; ++lane) {
-      const std::uint32_t first =
-          random_group(tile, 0) + static_cast<std::uint32_t>(lane) * random_group_step();
-      PhiloxWords words = {};
-      for (int b = 0; b < blocks; ++b) {
-        const std::uint32_t block = first + static_cast<std::uint32_t>(b);
-        if (b == 0 || block % RandomStream::kGroup == 0) words = random_.group(block / RandomStream::kGroup);
-        random[b][lane] = nvfp4::random_byte_of_block(words, block);
-      }
-    }
-    corrected.correct(projections, blocks, random);
   }
 
   template <typename Codec>

@@ -45,28 +45,26 @@ __device__ nvfp4::Projection sum_over_parts(nvfp4::Projection sum) {
   return sum;
 }
 
-/// The lane's rotated block.
-__device__ void load_rotated(const QuantProblem& p, const RowBlocks& blocks, const PairOfBlocks& at,
-                             const Halves& halves, std::uint32_t (&pairs)[8]) {
-  blocks.exchange_halves(halves, pairs);
-  const std::uint32_t part = blocks.own(at).block % kParts;
-  float v[16];
-  unpack_row(pairs, v);
-  rotate<kRowLanes>(signs_of_part(p.signs, part), part, v);
-  pack_row(v, pairs);
+/// Calls body(pair of blocks, the lane's own one rotated) for each batch of the warp.
+template <typename Body>
+__device__ void for_each_rotated_batch(const QuantProblem& p, const RowBlocks& blocks, const Body& body) {
+  for_each_batch(blocks, [&](const PairOfBlocks& at) {
+    std::uint32_t pairs[8];
+    blocks.exchange_halves(blocks.load(at), pairs);
+    const std::uint32_t part = blocks.own(at).block % kParts;
+    float v[16];
+    unpack_row(pairs, v);
+    rotate<kRowLanes>(signs_of_part(p.signs, part), part, v);
+    pack_row(v, pairs);
+    body(at, pairs);
+  });
 }
 
 __global__ void __launch_bounds__(kRowThreads) find_row_amax_kernel(QuantProblem p) {
   std::uint32_t largest = 0;
-  const RowBlocks blocks(p);
-  const RowBlocks::Step step = blocks.step();
-  PairOfBlocks at = blocks.pair_at(first_of_batch());
-  for (std::uint32_t first = first_of_batch(); first < blocks.count(); first += batch_step()) {
-    std::uint32_t pairs[8];
-    load_rotated(p, blocks, at, blocks.load(at), pairs);
+  for_each_rotated_batch(p, RowBlocks(p), [&](const PairOfBlocks&, const std::uint32_t(&pairs)[8]) {
     largest = max(largest, largest_magnitude(pairs));
-    at = blocks.next(at, step);
-  }
+  });
   raise_from_block(p.state, largest);
 }
 
@@ -76,19 +74,13 @@ __global__ void __launch_bounds__(kRowThreads, 4) encode_rows_kernel(QuantProble
   const RowBlocks blocks(p);
   const RowResults<kOperand> results(p, blocks);
   const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax(), p.scaling);
-  const RowBlocks::Step step = blocks.step();
-  PairOfBlocks at = blocks.pair_at(first_of_batch());
-#pragma unroll 1
-  for (std::uint32_t first = first_of_batch(); first < blocks.count(); first += batch_step()) {
-    std::uint32_t pairs[8];
-    load_rotated(p, blocks, at, blocks.load(at), pairs);
+  for_each_rotated_batch(p, blocks, [&](const PairOfBlocks& at, std::uint32_t(&pairs)[8]) {
     const RowPart part = part_of_row(tensor, pairs);
     const float correction = nvfp4::correction(sum_over_parts<kRowLanes>(part.sum));
     const RowPlace own = blocks.own(at);
     const std::uint32_t random = p.random_byte_of_block(own.row, std::int64_t{own.block} * kGroup);
     results.store(at, encode_row_part(part, correction, random, pairs), pairs);
-    at = blocks.next(at, step);
-  }
+  });
 }
 
 __device__ void rotate_patch(const QuantProblem& p, std::uint32_t part, Patch& patch) {

@@ -133,6 +133,18 @@ class RowBlocks {
   bool is_odd_;
 };
 
+/// Calls body(pair of blocks) for each batch of the warp, with all of its lanes.
+template <typename Body>
+__device__ void for_each_batch(const RowBlocks& blocks, const Body& body) {
+  const RowBlocks::Step step = blocks.step();
+  PairOfBlocks at = blocks.pair_at(first_of_batch());
+#pragma unroll 1
+  for (std::uint32_t first = first_of_batch(); first < blocks.count(); first += batch_step()) {
+    body(at);
+    at = blocks.next(at, step);
+  }
+}
+
 /// Stores the encoded blocks of a warp's batch.
 template <bool kOperand>
 class RowResults {
