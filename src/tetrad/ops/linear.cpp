@@ -90,9 +90,6 @@ MutableMatrixView matrix_in(Buffer& memory, const LinearCall& call, DType dtype,
   }
   return {memory.data(), dtype, rows, cols, cols, 1};
 }
-MatrixView read_only(const MutableMatrixView& view) {
-  return {view.data, view.dtype, view.rows, view.cols, view.row_stride, view.col_stride};
-}
 /// f32 [1, cols] that matrix_in() made.
 MatrixView row_in(const Buffer& memory) {
   const auto cols = static_cast<std::int64_t>(memory.size() / sizeof(float));
@@ -102,13 +99,13 @@ MatrixView row_in(const Buffer& memory) {
 MatrixView decoded(const LinearCall& call, const QuantizedTensor& codes, DType dtype, Buffer& memory) {
   const MutableMatrixView values = matrix_in(memory, call, dtype, codes.rows, codes.cols);
   call.backend.dequantize(codes, values);
-  return read_only(values);
+  return as_const(values);
 }
 
 MatrixView sums_of_columns(const LinearCall& call, const MatrixView& x, LinearWorkspace& workspace) {
   const MutableMatrixView sums = matrix_in(workspace.sums, call, DType::f32, 1, x.cols);
   call.backend.column_sums({x, sums});
-  return read_only(sums);
+  return as_const(sums);
 }
 
 /// x - 1 mean^T in the workspace.
@@ -117,14 +114,14 @@ MatrixView centred(const LinearCall& call, const MatrixView& x, LinearWorkspace&
   const MatrixView sums = sums_of_columns(call, x, workspace);
   const MutableMatrixView values = matrix_in(workspace.values, call, x.dtype, x.rows, x.cols);
   call.backend.centre({x, sums, matrix_in(*mean, call, DType::f32, 1, x.cols), values});
-  return read_only(values);
+  return as_const(values);
 }
 
 /// y += 1 (W mean)^T.
 void add_product_of_mean(const LinearCall& call, const LinearForward& op) {
   const MutableMatrixView row = matrix_in(op.workspace.row, call, DType::f32, 1, op.y.cols);
   call.backend.gemm(GemmOperand(row_in(*op.mean)), GemmOperand(op.weight_values), row);
-  call.backend.add_row({read_only(row), op.y});
+  call.backend.add_row({as_const(row), op.y});
 }
 
 /// x^T [in, tokens]. The workspace's first operand is free by now.
