@@ -181,6 +181,24 @@ TEST(RecipeSwitches, EdenBringsWhatItNeeds) {
       "fprop, nvfp4 1x16, axis 0, nearest, hadamard 128, scale eden, fresh signs");
 }
 
+TEST(RecipeSwitches, EdensTransformsAreAsLargeAsALayerAllows) {
+  PrecisionConfig config = config_of("nvfp4");
+  const auto sizes = [&](std::int64_t outputs) {
+    const LinearPrecision precision = Recipe(config, kBlocks).at({"blocks.10.in", 10, outputs}, 0);
+    std::vector<int> result;
+    for (const auto& spec : precision.operands) result.push_back(spec->hadamard);
+    return result;
+  };
+  EXPECT_EQ(sizes(10304), (std::vector<int>{0, 0, 0, 0, 16, 16}));
+  config.scale.backward = "eden";
+  EXPECT_EQ(sizes(0), (std::vector<int>{0, 0, 128, 128, 128, 128}));
+  EXPECT_EQ(sizes(4096), (std::vector<int>{0, 0, 128, 128, 128, 128}));
+  EXPECT_EQ(sizes(10304), (std::vector<int>{0, 0, 64, 64, 128, 128}));
+  EXPECT_EQ(sizes(656), (std::vector<int>{0, 0, 16, 16, 128, 128}));
+  config.rht.size = 128;
+  EXPECT_EQ(sizes(656), (std::vector<int>{0, 0, 128, 128, 128, 128})) << "to be refused by name";
+}
+
 TEST(RecipeSwitches, EdenTakesWhatIsSaid) {
   PrecisionConfig config = config_of("nvfp4");
   config.scale.backward = "eden";

@@ -46,7 +46,7 @@ TEST(ResolvedPrecision, SaysWhatTheRecipeChooses) {
   eden.scale.backward = "eden";
   eden = resolved(eden, kBlocks);
   EXPECT_EQ(eden.sr, Words{});
-  EXPECT_EQ(eden.rht, (RhtConfig{Words{"dgrad", "wgrad"}, 128, "fresh"}));
+  EXPECT_EQ(eden.rht, (RhtConfig{Words{"dgrad", "wgrad"}, {}, "fresh"}));
   EXPECT_EQ(eden.source, "fprop");
   const PrecisionConfig mxfp4 = resolved(of_recipe("mxfp4"), kBlocks);
   EXPECT_EQ(mxfp4.rht.size, 32);

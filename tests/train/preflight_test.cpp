@@ -68,6 +68,8 @@ TEST_F(Preflight, TransformsThatFitNoLayerAreRefused) {
   config_.precision.schedule = {{.at = 0.5, .forward = {}, .backward = "bf16"}};
   EXPECT_NO_THROW(check_transforms(config_)) << "wgrad's run along the tokens";
   config_.precision.scale.backward = "eden";
+  EXPECT_NO_THROW(check_transforms(config_)) << "its transforms are as large as fits";
+  config_.precision.rht.size = 128;
   expect_bad_input([&] { check_transforms(config_); },
                    {"blocks.1.up", "352 outputs", "dgrad", "128", "precision.rht.size=32"});
   config_.precision.rht.size = 32;

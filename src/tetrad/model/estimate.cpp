@@ -196,7 +196,7 @@ MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Rec
     std::size_t place = 0;
     for (const LinearShape& linear : linear_shapes(config, letter)) {
       const std::string name = "blocks." + std::to_string(index) + "." + linear.name;
-      precisions[place] = recipe.at({name, index}, progress);
+      precisions[place] = recipe.at({name, index, linear.out}, progress);
       estimate.operands += weight_forms(linear, precisions[place++], c.storage, traits);
     }
     memory.add_block(letter, precisions);

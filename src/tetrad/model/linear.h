@@ -47,7 +47,7 @@ class Linear {
   }
 
   const std::string& name() const { return name_; }
-  LayerId layer_id() const { return {name_, block_}; }
+  LayerId layer_id() const { return {name_, block_, out_features()}; }
   std::int64_t in_features() const { return weight_.value.cols(); }
   std::int64_t out_features() const { return weight_.value.rows(); }
   /// Bytes that this layer holds between forward and backward.

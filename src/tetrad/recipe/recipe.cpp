@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "tetrad/core/error.h"
+#include "tetrad/numerics/nvfp4.h"
 #include "tetrad/recipe/table.h"
 
 namespace tetrad {
@@ -281,22 +283,37 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
     for (const Operand operand : operands) precision[operand] = from[operand];
     precision.signs = from.signs;
   };
-  for (const bool in_forward : {false, true})
-    for (const bool in_backward : {false, true})
-      for (const bool fp8 : {false, true}) {
-        LinearPrecision& precision = phase.precision(in_forward, in_backward, fp8);
-        precision.centre = config_.centre;
-        if (in_forward) take(precision, forward_table, {Operand::fprop_x, Operand::fprop_w});
-        if (in_backward) {
-          take(precision, backward_table,
-               {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
-          precision.weight_source = backward_table.weight_source;
-          precision.input_source = backward_table.input_source;
-        }
-        if (fp8) raise_to_fp8(precision);
-        if (config_.source != "input") make_straight_through(precision);
-      }
+  for (std::size_t i = 0; i < phase.precisions.size(); ++i) {
+    const Phase::Kind kind{(i & 4) != 0, (i & 2) != 0, (i & 1) != 0, 16 << i / 8};
+    LinearPrecision& precision = phase.precision(kind);
+    precision.centre = config_.centre;
+    if (kind.in_forward) take(precision, forward_table, {Operand::fprop_x, Operand::fprop_w});
+    if (kind.in_backward) {
+      take(precision, backward_table,
+           {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
+      precision.weight_source = backward_table.weight_source;
+      precision.input_source = backward_table.input_source;
+    }
+    fit_transforms(precision, kind.transform);
+    if (kind.fp8) raise_to_fp8(precision);
+    if (config_.source != "input") make_straight_through(precision);
+  }
   return phase;
+}
+
+void Recipe::fit_transforms(LinearPrecision& precision, int largest) const {
+  constexpr std::array kOfDgrad = {Operand::dgrad_dy, Operand::dgrad_w};
+  const auto is_said = [&](Operand operand) {
+    const auto found = config_.operands.find(std::string(name_of(operand)));
+    return found != config_.operands.end() && found->second.hadamard;
+  };
+  if (config_.rht.size || std::ranges::any_of(kOfDgrad, is_said)) return;
+  const auto is_corrected = [&](Operand operand) {
+    return precision[operand] && precision[operand]->scaling == Scaling::eden;
+  };
+  if (std::ranges::none_of(kOfDgrad, is_corrected)) return;
+  for (const Operand operand : kOfDgrad)
+    if (precision[operand]) precision[operand]->hadamard = std::min(precision[operand]->hadamard, largest);
 }
 
 bool Recipe::stays_fp8(const LayerId& layer) const {
@@ -314,7 +331,8 @@ const LinearPrecision& Recipe::at(const LayerId& layer, double progress) const {
   const bool named = any_matches(config_.high_precision.match, layer.name);
   const bool in_forward = !named && phase.forward.contains(layer.block);
   const bool in_backward = !named && phase.backward.contains(layer.block);
-  return phase.precision(in_forward, in_backward, stays_fp8(layer));
+  const auto transform = static_cast<int>(std::gcd(layer.outputs, std::int64_t{kMaxHadamard}));
+  return phase.precision({in_forward, in_backward, stays_fp8(layer), std::max(transform, nvfp4::kBlock)});
 }
 
 DType storage_type(const PrecisionConfig& config) {

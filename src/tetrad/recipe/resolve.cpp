@@ -104,7 +104,7 @@ PrecisionConfig resolved(PrecisionConfig config, std::int64_t blocks) {
   take([](PrecisionConfig & c) -> auto& { return c.scale.backward; });
   take([](PrecisionConfig & c) -> auto& { return c.scale.mxfp4; });
   take([](PrecisionConfig & c) -> auto& { return c.rht.gemms; });
-  take([](PrecisionConfig & c) -> auto& { return c.rht.size; });
+  if (!eden) take([](PrecisionConfig & c) -> auto& { return c.rht.size; });  // which varies with the layer
   take([](PrecisionConfig & c) -> auto& { return c.rht.signs; });
   if (eden) take([](PrecisionConfig & c) -> auto& { return c.source; });
 

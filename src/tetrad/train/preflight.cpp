@@ -58,7 +58,7 @@ void for_each_precision(const Config& config, const Body& body) {
       for (const LinearShape& linear :
            linear_shapes(config.model, config.model.pattern[static_cast<std::size_t>(block)])) {
         const std::string name = fmt::format("blocks.{}.{}", block, linear.name);
-        body(name, linear, recipe.at({name, block}, progress));
+        body(name, linear, recipe.at({name, block, linear.out}, progress));
       }
 }
 
