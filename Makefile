@@ -19,7 +19,7 @@ help:
 	@echo "make setup       nothing else"
 	@echo "make sanitize    the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make sanitize-threads  the tests under ThreadSanitizer"
-	@echo "make fuzz        every parser under libFuzzer, 20 s each (SECONDS=N for longer)"
+	@echo "make fuzz        every parser under libFuzzer, 20 s each (SECONDS=N for longer, SECONDS=0 RUNS=N for so many inputs)"
 	@echo "make cuda        compile and link the CUDA backend into build/ (needs nvcc, no GPU; without nvcc a note)"
 	@echo "make test-gpu    the tests, and those that need a CUDA device"
 	@echo "make sanitize-gpu  the tests on a device under compute-sanitizer: memcheck, racecheck"
@@ -33,7 +33,7 @@ help:
 	@echo "make deb         the same as a package of Debian or Ubuntu, in build/"
 	@echo "make check-install  that projects can build with what is installed: examples/quantize"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
-	@echo "make torture     a thousand kills and more over small runs, each then compared to the bit (KILLS=N)"
+	@echo "make torture     a thousand kills and more over small runs, each then compared to the bit (KILLS=N FAULTS=N)"
 	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make format      rewrite the sources as make lint wants them, where a tool can"
 	@echo "make clean       remove build folders"
@@ -91,7 +91,7 @@ crosscheck: setup
 	@scripts/crosscheck
 
 torture: build
-	@scripts/torture --kills $(or $(KILLS),1000)
+	@scripts/torture --kills $(or $(KILLS),1000) --faults $(or $(FAULTS),0)
 
 study: build
 	@scripts/study
@@ -104,7 +104,7 @@ sanitize-threads:
 
 fuzz:
 	@scripts/setup --tests
-	@scripts/fuzz $(SECONDS)
+	@scripts/fuzz $(or $(SECONDS),20) $(RUNS)
 
 cuda:
 	@scripts/setup --tests

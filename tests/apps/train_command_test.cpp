@@ -631,7 +631,7 @@ TEST_F(Training, WarningsAndRefusalsAreThoseOfTheDryRun) {
 
 TEST_F(Training, ADryRunTellsTheMemoryOfADeviceThatIsNotThere) {
   const auto memory = [&](const Words& more) {
-    Words words = {"--dry-run", "train.batch=64", "train.microbatch=64", "train.sequence=4096"};
+    Words words = {"--dry-run", "train.batch=16", "train.microbatch=16", "train.sequence=512"};
     words.insert(words.end(), more.begin(), more.end());
     const Outcome dry = run_tetrad(arguments(kHybrid, "nvfp4", "dry", words), {"CUDA_VISIBLE_DEVICES=-1"});
     EXPECT_EQ(dry.exit_code, 2) << "the data has no such sequence";

@@ -80,15 +80,15 @@ struct Row {
   double nearest, four_six, search;
 };
 
-/// 131,072 blocks: the standard error is below 0.1 % of a relative squared error, 0.4 % for Student's t,
-/// whose squares have no variance. Where the tensor's amax puts block maxima between two scales moves it by
-/// 0.7 %.
+/// 131,072 blocks: the standard error is below 0.1 % of a relative squared error, and where the tensor's amax
+/// puts block maxima between two scales moves it by 0.25 %. Student's t has no variance of squares: single
+/// values, which the quantizer hits well, are percents of the signal.
 TEST_P(QuantizeError, OfScaleSearchIsTheDocumentedOne) {
   for (const Row& row :
-       {Row{Source::gaussian, .00901, .00756, .00661}, Row{Source::laplace, .00856, .00757, .00679},
+       {Row{Source::gaussian, .00905, .00756, .00662}, Row{Source::laplace, .00860, .00760, .00681},
         Row{Source::student_t3, .00829, .00763, .00704}}) {
     const std::vector<float> x = draw(row.source);
-    const double tolerance = row.source == Source::student_t3 ? 0.02 : 0.01;
+    const double tolerance = row.source == Source::student_t3 ? 0.02 : 0.005;
     EXPECT_NEAR(relative_error(x, Scaling::standard) / row.nearest, 1, tolerance);
     EXPECT_NEAR(relative_error(x, Scaling::four_six) / row.four_six, 1, tolerance);
     EXPECT_NEAR(relative_error(x, Scaling::search) / row.search, 1, tolerance);

@@ -247,8 +247,10 @@ INSTANTIATE_TEST_SUITE_P(All, Quantize,
 
 class QuantizeLarge : public Quantize {};
 
+/// Enough for every thread to have several parts; and on a device, for every multiprocessor.
 TEST_P(QuantizeLarge, EqualsTheOracle) {
-  expect_equal_to_oracle(backend(), quantizer(), {"outlier", 4096, 4096, DType::bf16, Layout::rows});
+  const std::int64_t extent = backend().name() == "cpu" ? 1024 : 4096;
+  expect_equal_to_oracle(backend(), quantizer(), {"outlier", extent, extent, DType::bf16, Layout::rows});
 }
 
 std::vector<QuantCase> large_cases() {

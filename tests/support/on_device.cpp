@@ -159,6 +159,10 @@ void bring_down(Backend& device, const QuantizedTensor& from, QuantizedTensor& t
 }
 
 std::int64_t group_count(const MatrixView& view, std::int64_t groups) { return view.rows * groups; }
+/// Heads that the device has to refuse come here too.
+std::int64_t head_width(const MatrixView& view, std::int64_t heads) {
+  return heads > 0 ? view.cols / heads : view.cols;
+}
 
 }  // namespace
 
@@ -229,18 +233,18 @@ void OnDevice::embedding(const EmbeddingBackward& op) {
 
 void OnDevice::rms_norm(const RmsNormForward& op) {
   Staged staged(device_);
-  device_.rms_norm(RmsNormForward{staged.in(op.x), staged.in(op.weight, op.x.cols / op.heads), op.epsilon,
-                                  staged.out(op.y), staged.out(op.inverse_rms, group_count(op.x, op.heads)),
-                                  op.heads});
+  device_.rms_norm(RmsNormForward{staged.in(op.x), staged.in(op.weight, head_width(op.x, op.heads)),
+                                  op.epsilon, staged.out(op.y),
+                                  staged.out(op.inverse_rms, group_count(op.x, op.heads)), op.heads});
   staged.finish();
 }
 
 void OnDevice::rms_norm(const RmsNormBackward& op) {
   Staged staged(device_);
-  device_.rms_norm(RmsNormBackward{staged.in(op.x), staged.in(op.weight, op.x.cols / op.heads),
+  device_.rms_norm(RmsNormBackward{staged.in(op.x), staged.in(op.weight, head_width(op.x, op.heads)),
                                    staged.in(op.inverse_rms, group_count(op.x, op.heads)), staged.in(op.dy),
-                                   staged.out(op.dx), staged.out(op.dweight, op.x.cols / op.heads), op.heads,
-                                   op.accumulate});
+                                   staged.out(op.dx), staged.out(op.dweight, head_width(op.x, op.heads)),
+                                   op.heads, op.accumulate});
   staged.finish();
 }
 

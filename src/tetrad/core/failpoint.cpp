@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/core/failpoint.h"
 
+#include <fcntl.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -86,6 +88,11 @@ void arm(std::string_view specification) {
       std::memory_order_release);
 }
 
+void note_strike() {
+  const char* const file = std::getenv("TETRAD_FAILPOINTS_STRUCK");  // NOLINT(concurrency-mt-unsafe)
+  if (file != nullptr) ::close(::open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+}
+
 }  // namespace
 
 int detail::failpoint_reached(std::string_view name) {
@@ -102,6 +109,7 @@ int detail::failpoint_reached(std::string_view name) {
     if (point.name != name) continue;
     ++point.hits;
     if (point.only_at != 0 && point.hits != point.only_at) continue;
+    note_strike();
     if (point.action == kKill) std::raise(SIGKILL);
     result = point.action;
   }
