@@ -40,6 +40,8 @@ std::vector<Case> cases() {
           {{.block = {1, 16}, .scaling = Scaling::search}},
           {{.block = {1, 16}, .scaling = Scaling::search}, kOperand},
           {{.block = {1, 16}, .axis = 0, .scaling = Scaling::search}, kInPlace},
+          {{.block = {1, 16}, .hadamard = 128, .scaling = Scaling::eden}, kOperand},
+          {{.block = {1, 16}, .axis = 0, .hadamard = 128, .scaling = Scaling::eden}, kOperandInPlace},
           {{.format = Format::mxfp4, .block = {1, 32}}},
           {{.format = Format::fp8, .block = {1, 128}}},
           {{.format = Format::fp8, .block = {128, 128}}}};
@@ -103,6 +105,8 @@ void quantize(Backend& backend, std::int64_t rows, std::int64_t cols, DType dtyp
   Tensor amax = amax_of(backend, x.const_view());
   const AmaxReport given{amax.f32(), backend.name() != "cpu"};
   for (Case test : cases()) {
+    const std::int64_t along = test.spec.axis == 1 ? cols : rows;
+    if (test.spec.hadamard > 0 && along % test.spec.hadamard != 0) continue;
     if (test.amax_given && !given.known) continue;
     if (test.amax_given) test.options.input = &given;
     QuantizedTensor out;

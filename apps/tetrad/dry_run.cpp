@@ -117,7 +117,8 @@ void print_layers(const Config& config, const Recipe& recipe, double progress) {
     for (const LinearShape& linear :
          linear_shapes(config.model, config.model.pattern[static_cast<std::size_t>(block)])) {
       const std::string name = fmt::format("blocks.{}.{}", block, linear.name);
-      const std::string text = describe(recipe.at({name, block}, progress), config.precision.storage);
+      const std::string text =
+          describe(recipe.at({name, block, linear.out}, progress), config.precision.storage);
       const auto found = open.find(linear.name);
       if (found == open.end() || lines[found->second].text != text) {
         open[linear.name] = lines.size();

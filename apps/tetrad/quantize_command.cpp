@@ -17,6 +17,13 @@ struct TypedOptions {
   bool demo = false;
 };
 
+/// 128 signs of a transform for the whole file.
+SignMask drawn_signs(std::uint64_t seed) {
+  constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no tensor has this id
+  const PhiloxWords words = RandomStream{.seed = seed, .tensor = kSignStream}.group(0);
+  return {{words[0], words[1], words[2], words[3]}};
+}
+
 void run(TypedOptions options) {
   QuantizeArguments& arguments = options.arguments;
   if (options.demo) {
@@ -33,6 +40,7 @@ void run(TypedOptions options) {
   spec.rounding = rounding_from_name(options.rounding);
   spec.signs = options.signs == "fixed" ? kFixedSigns : kNoSigns;
   if (!options.scale.empty()) spec.scaling = scaling_from_name(options.scale, spec.format);
+  if (options.signs == "fresh") spec.signs = drawn_signs(arguments.seed);
   quantize_file(arguments);
 }
 
@@ -65,21 +73,24 @@ void add_quantize(CLI::App& app, Action& action) {
   command->add_option("--rounding", options->rounding, "Rounding of the elements")
       ->check(CLI::IsMember({"nearest", "stochastic", "stochastic-hardware"}))
       ->capture_default_str();
-  command->add_option("--seed", arguments.seed, "Seed of stochastic rounding and of --demo")
+  command
+      ->add_option("--seed", arguments.seed,
+                   "Seed of stochastic rounding, of eden, of fresh signs and of --demo")
       ->capture_default_str();
   command
       ->add_option("--hadamard", arguments.spec.hadamard, "Size of the random Hadamard transform; 0 for none")
       ->check(CLI::IsMember({0, 2, 4, 8, 16, 32, 64, 128}))
       ->capture_default_str();
-  command->add_option("--signs", options->signs, "Signs of the transform")
-      ->check(CLI::IsMember({"fixed", "none"}))
+  command->add_option("--signs", options->signs, "Signs of the transform; fresh draws 128 by --seed")
+      ->check(CLI::IsMember({"fixed", "none", "fresh"}))
       ->capture_default_str();
   command
       ->add_option(
           "--scale", options->scale,
           "How block scales are found: nearest (the default), 4/6 or search, the better of two or the "
-          "best of six (nvfp4); floor (the default) or up, with which nothing saturates (mxfp4)")
-      ->check(CLI::IsMember({"nearest", "4/6", "search", "floor", "up"}));
+          "best of six, or eden, corrected after a transform (nvfp4); floor (the default) or up, with which "
+          "nothing saturates (mxfp4)")
+      ->check(CLI::IsMember({"nearest", "4/6", "search", "eden", "floor", "up"}));
   command->add_flag_callback(
       "--adaptive", [options] { options->scale = "4/6"; }, "The old name of --scale 4/6");
   command->add_flag("--dequantize", arguments.dequantize, "Also write NAME.dequantized in F32");
@@ -91,6 +102,7 @@ void add_quantize(CLI::App& app, Action& action) {
       "  tetrad quantize model.safetensors -o model-nvfp4.safetensors\n"
       "  tetrad quantize grads.safetensors -o out.safetensors --axis 0 --hadamard 16 --rounding stochastic\n"
       "  tetrad quantize model.safetensors -o out.safetensors --scale search\n"
+      "  tetrad quantize grads.safetensors -o out.safetensors --scale eden --hadamard 128 --signs fresh\n"
       "  tetrad quantize model.safetensors -o out.safetensors --block 16x16 --dequantize --json\n"
       "  tetrad quantize --demo");
   command->callback([&action, options] {

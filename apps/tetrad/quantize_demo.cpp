@@ -48,6 +48,7 @@ std::vector<QuantSpec> demo_specs() {
           {.block = {1, 16}, .scaling = Scaling::four_six},
           {.block = {1, 16}, .scaling = Scaling::search},
           {.block = {1, 16}, .hadamard = 16, .scaling = Scaling::search},
+          {.block = {1, 16}, .hadamard = 128, .scaling = Scaling::eden},
           {.format = Format::mxfp4, .block = {1, 32}},
           {.format = Format::mxfp4, .block = {1, 32}, .scaling = Scaling::up},
           {.format = Format::mxfp4, .block = {1, 32}, .hadamard = 32},

@@ -185,6 +185,7 @@ ExitCode run(const TrainOptions& options) {
   validate(config);
   if (!config.run.metrics_address.empty()) parse_address(config.run.metrics_address, "run.metrics_address");
   if (!resuming) check_kept_layers(config);
+  check_transforms(config);
   if (options.dry_run) return print_dry_run(config, provenance, options.price);
   const std::unique_ptr<Backend> chosen =
       choose_backend(config.run.backend, static_cast<int>(config.run.threads));

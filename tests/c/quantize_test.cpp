@@ -24,7 +24,7 @@ tetrad_quantizer to_c(const QuantSpec& spec) {
           spec.axis,
           static_cast<std::int32_t>(spec.rounding),
           spec.hadamard,
-          spec.signs,
+          spec.signs.word[0] & 0xFFFFu,
           static_cast<std::int32_t>(spec.scaling)};
 }
 
@@ -61,6 +61,7 @@ TEST_P(CQuantize, GivesTheBytesOfTheBackend) {
       QuantSpec spec = quant_case.spec;
       spec.axis = axis;
       const tetrad_quantizer quantizer = to_c(spec);
+      spec.signs = repeated_signs(quantizer.signs);  // a caller has sixteen
       Quantized out = room(quantizer, kRows, kCols);
       const tetrad_matrix input = matrix(x, kRows, kCols);
       tetrad_quantize_stats stats = {};

@@ -110,7 +110,7 @@ TEST(BadConfig, ClosedSetsListWhatTheyHold) {
       {"precision: {rht: [wgrad, x]}", {"precision.rht.gemms[1]", "\"x\""}},
       {"precision: {rht: [wgrad, wgrad]}", {"precision.rht.gemms holds \"wgrad\" twice"}},
       {"precision: {rht: {size: 256}}", {"precision.rht.size", "of at most 128"}},
-      {"precision: {rht: {signs: random}}", {"fixed, none or per-step"}},
+      {"precision: {rht: {signs: random}}", {"fixed, none, per-step or fresh"}},
       {"precision: {sr: all}", {"gradients, activations or weights"}},
       {"precision: {storage: f16}", {"bf16 or f32"}},
       {"precision: {high_precision: some}", {"precision.high_precision: expected a map"}},

@@ -101,12 +101,15 @@ TEST(LoadConfig, ReadsTheShortForms) {
   EXPECT_EQ(precision("{high_precision: {last: 0, fp8: ['blocks.1.*', '*.up']}}").high_precision,
             (HighPrecisionConfig{{}, 0, {}, {"blocks.1.*", "*.up"}}));
   EXPECT_EQ(precision("{scale: search}").scale, (ScaleConfig{"search", "search", {}}));
+  EXPECT_EQ(precision("{scale: eden}").scale, (ScaleConfig{{}, "eden", {}}));
   EXPECT_EQ(precision("{scale: floor}").scale, (ScaleConfig{{}, {}, "floor"}));
   EXPECT_EQ(precision("{scale: {forward: 4/6}}").scale, (ScaleConfig{"4/6", {}, {}}));
-  EXPECT_EQ(precision("{operands: {fprop: {x: {format: fp8}, w: bf16}, wgrad.x: {hadamard: 0}}}").operands,
-            (std::map<std::string, OperandConfig>{{"fprop.x", {"fp8", {}, {}, {}, {}}},
-                                                  {"fprop.w", {"bf16", {}, {}, {}, {}}},
-                                                  {"wgrad.x", {{}, {}, {}, 0, {}}}}));
+  EXPECT_EQ(
+      precision("{operands: {fprop: {x: {format: fp8}, w: bf16}, wgrad.x: {hadamard: 0, source: fprop}}}")
+          .operands,
+      (std::map<std::string, OperandConfig>{{"fprop.x", {"fp8", {}, {}, {}, {}, {}}},
+                                            {"fprop.w", {"bf16", {}, {}, {}, {}, {}}},
+                                            {"wgrad.x", {{}, {}, {}, 0, {}, "fprop"}}}));
   EXPECT_EQ(load({"train: {checkpoint: 100, eval: 50}"}).train.checkpoint.every, 100);
   EXPECT_EQ(load({"train: {checkpoint: {keep: 5}}"}, {"train.checkpoint=100"}).train.checkpoint,
             (CheckpointConfig{.every = 100, .keep = 5}));
@@ -270,9 +273,10 @@ TEST(ToYaml, GivesOddValuesBack) {
   config.precision.high_precision.match = {"none", "*", "", "a, b"};
   config.precision.high_precision.fp8 = {"*.qkv", "none"};
   config.precision.rht.gemms = Words{};
+  config.precision.source = "fprop";
   config.precision.sr = Words{"weights"};
   config.precision.sr_hardware = false;
-  config.precision.operands["dgrad.w"] = {"fp8", "tensor", "stochastic-hardware", 128, "nearest"};
+  config.precision.operands["dgrad.w"] = {"fp8", "tensor", "stochastic-hardware", 128, "nearest", "input"};
   config.precision.scale = {"search", {}, "floor"};
   config.precision.schedule = {{0.1, "bf16", {}}, {0.2, {}, "fp8"}};
   config.train.seed = ~0ULL;

@@ -56,6 +56,8 @@ TEST(Validate, NamesTheKeyAndSaysWhatToDo) {
       {{"train.sequence=6", "train.microbatch=1"}, {"1 * 6 tokens", "multiple of 16"}},
       {{"train.sequence=16", "train.microbatch=1", "precision.rht.size=32"},
        {"precision.rht.size is 32", "1 * 16 tokens"}},
+      {{"train.sequence=32", "train.microbatch=1", "precision.scale=eden"},
+       {"precision.rht.size is 128", "1 * 32 tokens"}},
       {{"precision.rht.size=24"}, {"precision.rht.size is 24", "power of two"}},
       {{"precision.operands.fprop.x.hadamard=3"}, {"precision.operands.fprop.x.hadamard is 3"}},
       {{"precision.operands.wgrad.x.hadamard=128", "train.microbatch=1"},

@@ -25,6 +25,18 @@ double left_out_per_token(const ModelConfig& config) {
   return static_cast<double>(count);
 }
 
+/// A recipe; or the one before a hyphen, centred, or with MS-EDEN in transforms that fit.
+PrecisionConfig precision_of(const std::string& name) {
+  PrecisionConfig precision;
+  precision.recipe = name.substr(0, name.find('-'));
+  precision.centre = name.ends_with("-centred");
+  if (name.ends_with("-eden")) {
+    precision.scale.backward = "eden";
+    precision.rht.size = 16;
+  }
+  return precision;
+}
+
 class Estimates : public ::testing::TestWithParam<std::tuple<const char*, Recompute>> {};
 
 TEST_P(Estimates, PredictTheActivationsOfAModel) {
@@ -34,9 +46,7 @@ TEST_P(Estimates, PredictTheActivationsOfAModel) {
   for (const ModelConfig& config : {*find_preset("quickstart"), qwen3, *find_preset("quickstart-hybrid")}) {
     constexpr std::int64_t kBatch = 2;
     constexpr std::int64_t kSequence = 64;
-    PrecisionConfig precision;
-    precision.recipe = std::get<0>(GetParam());
-    const Recipe recipe(precision, config.blocks());
+    const Recipe recipe(precision_of(std::get<0>(GetParam())), config.blocks());
     const Recompute recompute = std::get<1>(GetParam());
     Decoder decoder(cpu_backend(), config, kBatch, kSequence, DType::bf16, recompute);
     decoder.initialize(1);
@@ -55,7 +65,8 @@ TEST_P(Estimates, PredictTheActivationsOfAModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Estimates,
-                         ::testing::Combine(::testing::Values("bf16", "fp8", "mxfp4", "nvfp4"),
+                         ::testing::Combine(::testing::Values("bf16", "fp8", "mxfp4", "nvfp4", "tetrad-eden",
+                                                              "nvfp4-centred"),
                                             ::testing::Values(Recompute::none, Recompute::cheap,
                                                               Recompute::ffn, Recompute::full)));
 

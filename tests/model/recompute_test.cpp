@@ -139,6 +139,15 @@ std::vector<Case> cases() {
     mixed.rht.signs = "per-step";
     all.push_back({std::string(family) + "_mixed", {model, mixed}});
 
+    PrecisionConfig eden = precision("tetrad");  // x is kept as fprop's codes, signs are fresh
+    eden.scale.backward = "eden";
+    eden.rht.size = 16;
+    all.push_back({std::string(family) + "_eden", {model, eden}});
+
+    PrecisionConfig centred = precision("nvfp4");
+    centred.centre = true;
+    all.push_back({std::string(family) + "_centred", {model, centred}});
+
     PrecisionConfig switched = precision("nvfp4");
     switched.schedule = {{.at = 0.5, .forward = "bf16", .backward = std::nullopt}};
     all.push_back({std::string(family) + "_forward_switches", {model, switched}});

@@ -94,7 +94,8 @@ struct Transform {
       v[i] =
           std::bit_cast<float>((bits & 0xBFFF0000u) | 0x10000000u);  // finite BF16 values of many magnitudes
     }
-    hadamard<16>(v, kFixedSigns);
+    constexpr SignMask kSigns = kFixedSigns;
+    hadamard<16>(v, kSigns);
     for (int i = 0; i < 16; ++i) out[i] = std::bit_cast<std::uint32_t>(round_to_bf16(v[i]));
   }
 };

@@ -35,7 +35,7 @@ TYPED_TEST_SUITE(Hadamard, Sizes);
 using Run = std::vector<float>;
 
 template <int kSize>
-Run transformed(Run run, std::uint32_t signs) {
+Run transformed(Run run, const SignMask& signs) {
   hadamard<kSize>(run.data(), signs);
   return run;
 }
@@ -95,12 +95,14 @@ class Inputs {
 
 template <int kSize>
 void expect_as_oracle(const Run& run, const char* kind) {
-  for (const bool signs : {true, false}) {
-    const Run result = rounded(transformed<kSize>(run, signs ? kFixedSigns : kNoSigns));
-    const Run expected = oracle::hadamard(run, signs);
+  constexpr SignMask kMany{{0x3C6EF372, 0xDAA66D2B, 0x78DDE6E4, 0x1715609D}};
+  for (const SignMask& signs : {kFixedSigns, kNoSigns, kMany}) {
+    const Run result = rounded(transformed<kSize>(run, signs));
+    const Run expected = oracle::hadamard(run, std::to_array(signs.word));
     for (std::size_t i = 0; i < run.size(); ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(result[i]), std::bit_cast<std::uint32_t>(expected[i]))
-          << kind << " signs " << signs << " element " << i << ": " << result[i] << ", " << expected[i];
+          << kind << " signs " << signs.word[0] << " element " << i << ": " << result[i] << ", "
+          << expected[i];
     }
   }
 }
@@ -121,9 +123,9 @@ TYPED_TEST(Hadamard, EqualsTheOracleToTheBit) {
 TYPED_TEST(Hadamard, IsTheMatrixOfTheDefinition) {
   constexpr int kSize = TypeParam::kSize;
   const auto scale = static_cast<double>(static_cast<float>(1 / std::sqrt(double{kSize})));
-  for (const std::uint32_t signs : {kNoSigns, kFixedSigns}) {
+  for (const SignMask& signs : {kNoSigns, kFixedSigns}) {
     for (unsigned row = 0; row < kSize; ++row) {
-      const bool flipped = is_negative_sign(signs, static_cast<int>(row));
+      const bool flipped = signs.is_negative(static_cast<int>(row));
       for (int mantissa = 0; mantissa < 128; ++mantissa) {
         const float x = 1 + static_cast<float>(mantissa) / 128;
         Run run(kSize);
@@ -157,7 +159,7 @@ TYPED_TEST(Hadamard, KeepsDotProducts) {
   const auto tolerance = [](double e) { return 2 * e + e * e + 1e-9; };
   Inputs inputs(kSize);
   for (int repeat = 0; repeat < 500; ++repeat) {
-    for (const std::uint32_t signs : {kNoSigns, kFixedSigns}) {
+    for (const SignMask& signs : {kNoSigns, kFixedSigns}) {
       const Run x = repeat % 2 == 0 ? inputs.normal() : inputs.outlier();
       const Run y = inputs.normal();
       const Run tx = transformed<kSize>(x, signs);
@@ -213,8 +215,8 @@ TYPED_TEST(Hadamard, OverflowIsNotHidden) {
 TEST(HadamardSigns, AreNvidias) {
   const std::string expected = "+++-+------+-+--";
   for (int i = 0; i < 128; ++i) {
-    EXPECT_EQ(is_negative_sign(kFixedSigns, i), expected[static_cast<std::size_t>(i % 16)] == '-') << i;
-    EXPECT_FALSE(is_negative_sign(kNoSigns, i));
+    EXPECT_EQ(kFixedSigns.is_negative(i), expected[static_cast<std::size_t>(i % 16)] == '-') << i;
+    EXPECT_FALSE(kNoSigns.is_negative(i));
   }
 }
 

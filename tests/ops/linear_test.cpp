@@ -45,7 +45,7 @@ LinearPrecision rounded_stochastically() {
 LinearPrecision transformed() {
   LinearPrecision precision = uniform(Format::nvfp4, {1, 16}, {1, 16});
   for (auto& spec : precision.operands) spec->hadamard = 16;
-  precision.per_step_signs = true;
+  precision.signs = SignSource::per_step;
   return precision;
 }
 
@@ -67,7 +67,24 @@ LinearPrecision halves() {
 LinearPrecision straight_through(LinearPrecision precision) {
   for (const Operand operand : {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x})
     precision[operand].reset();
-  precision.backward_source = Source::fprop;
+  precision.weight_source = precision.input_source = Source::fprop;
+  return precision;
+}
+
+/// The backward pass quantizes what fprop multiplied, along the other axis.
+LinearPrecision of_fprop(LinearPrecision precision) {
+  precision.weight_source = precision.input_source = Source::fprop;
+  return precision;
+}
+
+/// MS-EDEN in the backward pass; the sizes of this file's matrices are multiples of 16.
+LinearPrecision eden() {
+  LinearPrecision precision = uniform(Format::nvfp4, {1, 16}, {1, 16});
+  for (const Operand operand : {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x}) {
+    precision[operand]->hadamard = 16;
+    precision[operand]->scaling = Scaling::eden;
+  }
+  precision.signs = SignSource::fresh;
   return precision;
 }
 
@@ -95,6 +112,12 @@ std::vector<Case> cases() {
           {"straight_through_in_f32", straight_through(nvfp4()), DType::f32},
           {"straight_through_fp8", straight_through(uniform(Format::fp8, {1, 128}, {128, 128}))},
           {"straight_through_mxfp4", straight_through(uniform(Format::mxfp4, {1, 32}, {32, 32}))},
+          {"of_fprop", of_fprop(nvfp4())},
+          {"of_fprop_1d", of_fprop(uniform(Format::nvfp4, {1, 16}, {1, 16}))},
+          {"of_fprop_in_f32", of_fprop(uniform(Format::nvfp4, {1, 16}, {1, 16})), DType::f32},
+          {"of_fprop_mxfp4", of_fprop(uniform(Format::mxfp4, {1, 32}, {1, 32}))},
+          {"eden", eden()},
+          {"eden_of_fprop", of_fprop(eden())},
           {"halves", halves()}};
 }
 
@@ -111,17 +134,27 @@ struct Problem {
 
   void forward(const LinearCall& call) {
     const GemmOperand weight = linear_weight(call, Operand::fprop_w, w.view(), storage, fprop_form);
-    saved = linear_forward(call, {x.view(), weight, y.mutable_view(), workspace, &codes});
+    LinearForward op{x.view(), weight, y.mutable_view(), workspace, &codes};
+    op.mean = &mean;
+    op.weight_values = w.view();
+    saved = linear_forward(call, op);
   }
   void backward(const LinearCall& call, Accumulate accumulate = Accumulate::no) {
     LinearBackward op{dy.view(), saved, workspace};
-    op.weight = call.precision.weight_form_shared()
-                    ? weight_operand(Operand::fprop_w, w.view(), fprop_form).transposed()
-                    : linear_weight(call, Operand::dgrad_w, w.view(), storage, dgrad_form);
+    op.weight = dgrad_weight(call);
     op.dx = dx.mutable_view();
     op.dw = dw.mutable_view();
     op.accumulate = accumulate;
     linear_backward(call, op);
+  }
+
+  GemmOperand dgrad_weight(const LinearCall& call) {
+    if (call.precision.weight_form_shared())
+      return weight_operand(Operand::fprop_w, w.view(), fprop_form).transposed();
+    const MatrixView weight = call.precision.dgrad_requantizes()
+                                  ? linear_weight_values(call, fprop_form, storage, workspace)
+                                  : w.view();
+    return linear_weight(call, Operand::dgrad_w, weight, storage, dgrad_form);
   }
 
   DType storage;
@@ -129,6 +162,7 @@ struct Problem {
   WeightForm fprop_form, dgrad_form;
   LinearWorkspace workspace;
   QuantizedTensor codes;
+  Buffer mean;
   LinearSaved saved;
 };
 
@@ -175,7 +209,7 @@ TEST_P(StatelessLinear, SavesTheSameWithoutTheProduct) {
   Problem p(c().storage);
   p.forward(call());
   Problem again(c().storage);
-  again.saved = linear_save(call(), again.x.view(), again.codes);
+  again.saved = linear_save(call(), {again.x.view(), again.codes, again.workspace, nullptr, &again.mean});
   p.backward(call());
   linear_weight(call(), Operand::fprop_w, again.w.view(), again.storage, again.fprop_form);
   again.backward(call());
@@ -190,9 +224,7 @@ TEST_P(StatelessLinear, MakesEachGradientAlone) {
   Problem alone(c().storage);
   alone.forward(call());
   LinearBackward op{alone.dy.view(), {}, alone.workspace};
-  op.weight = c().precision.weight_form_shared()
-                  ? weight_operand(Operand::fprop_w, alone.w.view(), alone.fprop_form).transposed()
-                  : linear_weight(call(), Operand::dgrad_w, alone.w.view(), alone.storage, alone.dgrad_form);
+  op.weight = alone.dgrad_weight(call());
   op.dx = alone.dx.mutable_view();
   linear_backward(call(), op);
   LinearBackward second{alone.dy.view(), alone.saved, alone.workspace};
@@ -299,6 +331,93 @@ TEST_P(StatelessLinearProperties, AnotherDrawChangesTheBackwardPassAlone) {
   EXPECT_FALSE(p.dw.same_bytes(q.dw));
   EXPECT_TRUE(again.dx.same_bytes(q.dx));
   EXPECT_TRUE(again.dw.same_bytes(q.dw));
+}
+
+/// X = 1 mean^T + X_R: y = Q(X_R) Q(W)^T + 1 (W mean)^T, dW = Q(dy)^T Q(X_R) + (dy^T 1) mean^T.
+TEST_P(StatelessLinearProperties, CentredInputsAreQuantizedWithoutTheirMean) {
+  for (LinearPrecision precision :
+       {nvfp4(), transformed(), eden(), of_fprop(eden()), straight_through(nvfp4()), backward_only()}) {
+    SCOPED_TRACE(describe(precision, "f32"));
+    precision.centre = true;
+    Problem p(DType::f32);
+    Values shifted = p.x.values();
+    for (std::size_t i = 0; i < shifted.size(); ++i) shifted[i] += 10 + static_cast<double>(i % kIn);
+    p.x = TestMatrix({DType::f32}, kTokens, kIn, shifted);
+    const LinearCall call{device(), precision, kKey};
+    p.forward(call);
+    p.backward(call);
+
+    TestMatrix sums({DType::f32}, 1, kIn);
+    TestMatrix mean({DType::f32}, 1, kIn);
+    TestMatrix rest({DType::f32}, kTokens, kIn);
+    device().column_sums({p.x.view(), sums.mutable_view()});
+    device().centre({p.x.view(), sums.view(), mean.mutable_view(), rest.mutable_view()});
+    const OperandValues values{device(), precision, kKey};
+    const Values w_mean = product(mean.values(), p.w.values(), kIn);
+    const bool is_quantized = precision[Operand::fprop_x].has_value();
+    Values y = product(values.of(Operand::fprop_x, is_quantized ? rest : p.x),
+                       values.of_weight(Operand::fprop_w, p.w.view(), p.storage), kIn);
+    Values dw = product(values.of(Operand::wgrad_dy, p.dy), values.of(Operand::wgrad_x, rest), kTokens);
+    for (std::size_t i = 0; is_quantized && i < y.size(); ++i) y[i] += w_mean[i % kOut];
+    const Values dy_sums = product(transposed(p.dy.values(), kTokens, kOut), Values(kTokens, 1.0), kTokens);
+    const Values mean_values = mean.values();
+    for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += dy_sums[i / kIn] * mean_values[i % kIn];
+    EXPECT_TRUE(close(p.y.values(), y, DType::f32, 1e-5));
+    EXPECT_TRUE(close(p.dw.values(), dw, DType::f32, 1e-5));
+
+    Problem again(DType::f32);
+    again.x = p.x;
+    again.saved = linear_save(call, {again.x.view(), again.codes, again.workspace, nullptr, &again.mean});
+    linear_weight(call, Operand::fprop_w, again.w.view(), again.storage, again.fprop_form);
+    again.backward(call);
+    EXPECT_TRUE(p.dw.same_bytes(again.dw)) << "saved without the product";
+  }
+}
+
+/// With the weight as it is, y is linear in it: dW is the gradient of <dy, y>, differences in any direction.
+TEST_P(StatelessLinearProperties, TheGradientOfACentredLayerIsThatOfItsOutput) {
+  LinearPrecision precision;
+  precision[Operand::fprop_x] = spec_of(Format::nvfp4, {1, 16}, 1);
+  precision.input_source = Source::fprop;
+  precision.centre = true;
+  const LinearCall call{device(), precision, kKey};
+  Problem p(DType::f32);
+  Values shifted = p.x.values();
+  for (double& value : shifted) value += 2;
+  p.x = TestMatrix({DType::f32}, kTokens, kIn, shifted);
+  const auto dot = [](const Values& a, const Values& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  };
+  p.forward(call);
+  p.backward(call);
+  const double before = dot(p.dy.values(), p.y.values());
+  const Values dw = p.dw.values();
+  const Values step = random_values(kOut * kIn, 9, 0.1);
+  Values moved = p.w.values();
+  for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step[i];
+  p.w = TestMatrix({DType::f32}, kOut, kIn, moved);
+  p.forward(call);
+  const double difference = dot(p.dy.values(), p.y.values()) - before;
+  EXPECT_NEAR(difference, dot(dw, step), 1e-5 * std::abs(difference) + 1e-6);
+}
+
+/// What a mean costs a quantizer: with one that is ten times the rest, most of the error of y and dW.
+TEST_P(StatelessLinearProperties, CentringTakesTheErrorOfTheMeanAway) {
+  const auto error = [&](bool centre) {
+    LinearPrecision precision = nvfp4();
+    precision.centre = centre;
+    Problem p(DType::f32);
+    Values shifted = p.x.values();
+    for (double& value : shifted) value += 10;
+    p.x = TestMatrix({DType::f32}, kTokens, kIn, shifted);
+    p.forward({device(), precision, kKey});
+    const Values exact = product(p.x.values(), p.w.values(), kIn);
+    const Values y = p.y.values();
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += (y[i] - exact[i]) * (y[i] - exact[i]);
+    return sum;
+  };
+  EXPECT_LT(error(true), 0.1 * error(false));
 }
 
 TEST_P(StatelessLinearProperties, PartsOfTheTokensGiveTheirRowsOfTheWhole) {

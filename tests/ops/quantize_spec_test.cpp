@@ -49,7 +49,7 @@ TEST(QuantSpec, MessagesSayWhichTensorAndDimensionAndWhatToDo) {
     return message_of({.format = format, .block = default_block(format), .scaling = scaling}, 32, 128);
   };
   EXPECT_NE(scaled(Format::fp8, Scaling::four_six).find("use nearest"), std::string::npos);
-  EXPECT_NE(scaled(Format::nvfp4, Scaling::up).find("use nearest, 4/6, search"), std::string::npos);
+  EXPECT_NE(scaled(Format::nvfp4, Scaling::up).find("use nearest, 4/6, search, eden"), std::string::npos);
   EXPECT_NE(scaled(Format::mxfp4, Scaling::search).find("use floor, up"), std::string::npos);
   EXPECT_EQ(scaled(Format::mxfp4, Scaling::up), "");
   EXPECT_NE(message_of({.rounding = Rounding::stochastic}, 1ll << 24, 1ll << 14).find("2^36"),

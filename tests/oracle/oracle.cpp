@@ -132,12 +132,11 @@ const ValueTable& table_of(Element element) {
 
 /// The transform of one run, given and returned as doubles that hold f32 values; `scratch` has the run's
 /// size.
-void transform_run(std::vector<double>& run, std::vector<double>& scratch, bool signs) {
-  constexpr unsigned kSigns = 0xD7E8;
+void transform_run(std::vector<double>& run, std::vector<double>& scratch, const Signs& signs) {
   const std::size_t size = run.size();
   for (std::size_t i = 0; i < size; ++i) {
     const double x = static_cast<double>(to_bf16(static_cast<float>(run[i])));
-    run[i] = signs && ((kSigns >> (i % 16)) & 1U) != 0 ? -x : x;
+    run[i] = (signs[i / 32] >> (i % 32)) % 2 == 1 ? -x : x;
   }
   for (std::size_t stride = 1; stride < size; stride *= 2) {
     for (std::size_t i = 0; i < size; ++i) {
@@ -150,7 +149,7 @@ void transform_run(std::vector<double>& run, std::vector<double>& scratch, bool 
   for (double& y : run) y = static_cast<double>(to_bf16(static_cast<float>(y * scale)));
 }
 
-std::vector<float> transformed(const std::vector<float>& x, int size, bool signs) {
+std::vector<float> transformed(const std::vector<float>& x, int size, const Signs& signs) {
   std::vector<float> result(x.size());
   std::vector<double> run(static_cast<std::size_t>(size));
   std::vector<double> scratch(run.size());
@@ -249,7 +248,7 @@ class Quantization {
   }
 
   void set_tensor_scale(double amax) {
-    const double range = 6.0 * (chooses() ? 256 : 448);
+    const double range = 6.0 * (chooses() || corrects() ? 256 : 448);
     tensor_encode_ = amax == 0 ? 1 : std::min(f32(range / amax), kFloatMax);
     if (tensor_encode_ == 0) tensor_encode_ = 1;
     tensor_decode_ = f32(1 / tensor_encode_);
@@ -257,9 +256,11 @@ class Quantization {
 
   bool chooses() const { return spec_.scaling == Scaling::four_six || spec_.scaling == Scaling::search; }
 
-  /// NVFP4: the byte that maps the block's maximum to 6, or to 4.
+  bool corrects() const { return spec_.scaling == Scaling::eden; }
+
+  /// NVFP4: the byte that maps the block's maximum to 6, or to 4; under MS-EDEN to 6 / (17/16 * 0.93).
   int nvfp4_byte(double block_amax, bool to_four) const {
-    const double m = f32(tensor_encode_ * f32(1.0 / 6.0));
+    const double m = f32(tensor_encode_ * f32(corrects() ? 17.0 / 16.0 * 0.93 / 6.0 : 1.0 / 6.0));
     return encode_e4m3(std::min(f32(f32(block_amax * m) * (to_four ? 1.5 : 1.0)), kFloatMax));
   }
 
@@ -309,11 +310,62 @@ class Quantization {
     return best;
   }
 
+  /// c of the rotated group that a block of one row belongs to.
+  double correction_of(const Block& block) const {
+    const long size = spec_.hadamard;
+    const long first = block.col_begin / size * size;
+    std::vector<double> squares;
+    std::vector<double> products;
+    for (long begin = first; begin < first + size; begin += 16) {
+      const Block part = {block.row_begin, block.row_end, begin, begin + 16};
+      const BlockScale scale = nvfp4_scale(nvfp4_byte(amax_of(part), false));
+      squares.push_back(0);
+      products.push_back(0);
+      for (long col = begin; col < begin + 16; ++col) {
+        const double x = at(block.row_begin, col);
+        const double y = f32(std::fabs(x) * tensor_encode_);
+        const double q = std::fabs(element_.decode(element_.nearest(f32(x * scale.encode)))) * scale.decode;
+        squares.back() = f32(squares.back() + f32(y * y));
+        products.back() = f32(products.back() + f32(y * q));
+      }
+    }
+    const double square = sum_of_pairs(squares);
+    const double product = sum_of_pairs(products);
+    return product == 0 ? 1 : std::min(f32(square / product), kFloatMax);
+  }
+
+  /// Neighbours are added until one is left; there are 2^n.
+  static double sum_of_pairs(std::vector<double> values) {
+    while (values.size() > 1) {
+      std::vector<double> sums;
+      for (std::size_t i = 0; i < values.size(); i += 2) sums.push_back(f32(values[i] + values[i + 1]));
+      values = std::move(sums);
+    }
+    return values.front();
+  }
+
+  /// Codes are found with the block's own scale; another one, drawn beside c times it, is stored.
+  BlockScale corrected_scale(const Block& block, double block_amax) const {
+    BlockScale scale = nvfp4_scale(nvfp4_byte(block_amax, false));
+    const long number = (block.row_begin * cols_ + block.col_begin) / 16;
+    const int random = bytes_of_group(random_, number / 16)[index(number % 16)];
+    const double wanted = f32(correction_of(block) * scale.decode);
+    scale.byte = static_cast<std::uint8_t>(encode_stochastic_e4m3(wanted, random, true));
+    scale.decode = decode_e4m3(scale.byte);
+    return scale;
+  }
+
+  BlockScale nvfp4_scale_of(const Block& block, double block_amax) const {
+    if (chooses()) return chosen_scale(block, block_amax);
+    if (corrects()) return corrected_scale(block, block_amax);
+    return nvfp4_scale(nvfp4_byte(block_amax, false));
+  }
+
   BlockScale scale_of(const Block& block, double block_amax) const {
     BlockScale scale;
     switch (spec_.format) {
       case Format::nvfp4: {
-        scale = chooses() ? chosen_scale(block, block_amax) : nvfp4_scale(nvfp4_byte(block_amax, false));
+        scale = nvfp4_scale_of(block, block_amax);
         break;
       }
       case Format::mxfp4: {
@@ -447,8 +499,11 @@ void require_defined(const std::vector<float>& x, long rows, long cols, const Sp
       require(is(1, 128) || is(128, 128) || is(0, 0), "FP8 blocks are 1x128, 128x128 or whole");
       break;
   }
-  const bool of_nvfp4 = spec.scaling == Scaling::four_six || spec.scaling == Scaling::search;
-  require(!of_nvfp4 || spec.format == Format::nvfp4, "scales are chosen in NVFP4");
+  const bool of_nvfp4 = spec.scaling != Scaling::standard && spec.scaling != Scaling::up;
+  require(!of_nvfp4 || spec.format == Format::nvfp4, "scales are chosen and corrected in NVFP4");
+  require(spec.scaling != Scaling::eden ||
+              (spec.block_rows == 1 && spec.hadamard >= 16 && spec.rounding == Rounding::nearest),
+          "MS-EDEN corrects rotated rows, to nearest");
   require(spec.scaling != Scaling::up || spec.format == Format::mxfp4, "scales are rounded up in MXFP4");
   if (spec.hadamard != 0) {
     require(spec.hadamard > 1 && is_power_of_two(spec.hadamard), "the transform's size is a power of two");
@@ -511,7 +566,7 @@ int random_byte(const Random& random, long row, long col, long cols) {
   return bytes_of_group(random, element / 16)[index(element % 16)];
 }
 
-std::vector<float> hadamard(const std::vector<float>& run, bool signs) {
+std::vector<float> hadamard(const std::vector<float>& run, const Signs& signs) {
   require(is_power_of_two(static_cast<long>(run.size())), "the transform's size is a power of two");
   return transformed(run, static_cast<int>(run.size()), signs);
 }

@@ -16,7 +16,12 @@ namespace tetrad::oracle {
 enum class Format { nvfp4, mxfp4, fp8 };
 enum class Rounding { nearest, stochastic, stochastic_hardware };
 enum class Element { e2m1, e4m3 };
-enum class Scaling { standard, four_six, search, up };
+enum class Scaling { standard, four_six, search, up, eden };
+
+/// Bit i % 32 of word i / 32 set: element i of a transform is negated. NVIDIA's sixteen signs are repeated.
+using Signs = std::array<std::uint32_t, 4>;
+inline constexpr Signs kFixedSigns = {0xD7E8D7E8, 0xD7E8D7E8, 0xD7E8D7E8, 0xD7E8D7E8};
+inline constexpr Signs kNoSigns = {};
 
 struct Spec {
   Format format = Format::nvfp4;
@@ -24,11 +29,11 @@ struct Spec {
   long block_cols = 16;
   Rounding rounding = Rounding::nearest;
   int hadamard = 0;  // size of the transform along cols, 0 = none
-  bool signs = true;
+  Signs signs = kFixedSigns;
   Scaling scaling = Scaling::standard;
 };
 
-/// Where the random bytes of stochastic rounding come from.
+/// Where the random bytes of stochastic rounding and of MS-EDEN come from.
 struct Random {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
@@ -91,6 +96,6 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
 int random_byte(const Random& random, long row, long col, long cols);
 
 /// One run; its size, a power of two, is the size of the transform.
-std::vector<float> hadamard(const std::vector<float>& run, bool signs);
+std::vector<float> hadamard(const std::vector<float>& run, const Signs& signs);
 
 }  // namespace tetrad::oracle

@@ -206,32 +206,33 @@ TEST(OracleHadamard, IsTheMatrixOfTheDefinition) {
   for (unsigned row = 0; row < 16; ++row) {
     std::vector<float> unit(16);
     unit[row] = 4;
-    const auto y = hadamard(unit, true);
+    const auto y = hadamard(unit, kFixedSigns);
     for (unsigned col = 0; col < 16; ++col) {
       const int parity = std::popcount(row & col) % 2 == 0 ? 1 : -1;
       EXPECT_EQ(y[col], static_cast<float>(parity * signs[row]));
     }
   }
-  EXPECT_EQ(hadamard({1, 2}, false), (std::vector<float>{to_bf16(3 * 0.70710677F), to_bf16(-0.70710677F)}));
+  EXPECT_EQ(hadamard({1, 2}, kNoSigns),
+            (std::vector<float>{to_bf16(3 * 0.70710677F), to_bf16(-0.70710677F)}));
 }
 
 TEST(OracleHadamard, TwiceIsTheIdentityForExactInput) {
   for (const std::size_t size : {4U, 16U, 64U}) {
     std::vector<float> x(size);
     for (std::size_t i = 0; i < size; ++i) x[i] = static_cast<float>(static_cast<int>(i * 5 % 7) - 3);
-    EXPECT_EQ(hadamard(hadamard(x, false), false), x) << size;
+    EXPECT_EQ(hadamard(hadamard(x, kNoSigns), kNoSigns), x) << size;
   }
   // The signs repeat after 16.
   std::vector<float> x(32, 0.0F);
   x[19] = 1;
-  EXPECT_LT(hadamard(x, true)[0], 0);
+  EXPECT_LT(hadamard(x, kFixedSigns)[0], 0);
 }
 
 TEST(OracleHadamard, RoundsInputAndEverySum) {
   // 1 + 2^-9 is 1 in BF16. 2^24 + 1 is 2^24 in f32, so the 1 is lost at the first stride and cannot come
   // back.
-  EXPECT_EQ(hadamard({1 + 0x1p-9F, 0, 0, 0}, false), (std::vector<float>{.5F, .5F, .5F, .5F}));
-  EXPECT_EQ(hadamard({0x1p24F, 1, -0x1p24F, 0}, false)[0], 0.0F);
+  EXPECT_EQ(hadamard({1 + 0x1p-9F, 0, 0, 0}, kNoSigns), (std::vector<float>{.5F, .5F, .5F, .5F}));
+  EXPECT_EQ(hadamard({0x1p24F, 1, -0x1p24F, 0}, kNoSigns)[0], 0.0F);
 }
 
 TEST(OracleNvfp4, HandWorkedBlocks) {

@@ -61,7 +61,7 @@ Expected nvfp4_table() {
 TEST(RecipeTables, Nvfp4) {
   expect_table(middle(config_of("nvfp4")), nvfp4_table());
   EXPECT_TRUE(middle(config_of("nvfp4")).weight_codes_shared());
-  EXPECT_FALSE(middle(config_of("nvfp4")).per_step_signs);
+  EXPECT_EQ(middle(config_of("nvfp4")).signs, SignSource::spec);
 }
 
 TEST(RecipeTables, Mxfp4IsTheNvfp4RecipeWithItsOwnBlocksAndTransform) {
@@ -135,13 +135,116 @@ TEST(RecipeSwitches, HadamardGemmsAndSize) {
   EXPECT_EQ(sizes(), (std::vector<int>{0, 0, 0, 0, 16, 16}));
 }
 
+/// The scaling of each operand: s(tandard), 4 (4/6), (s)e(arch), u(p), (e)d(en).
+std::string scalings(const PrecisionConfig& config) {
+  std::string result;
+  for (const auto& spec : middle(config).operands) result += "s4eud"[static_cast<std::size_t>(spec->scaling)];
+  return result;
+}
+
 TEST(RecipeSwitches, Signs) {
   PrecisionConfig config = config_of("nvfp4");
   EXPECT_EQ(middle(config)[Operand::wgrad_x]->signs, kFixedSigns);
   config.rht.signs = "none";
   for (const auto& spec : middle(config).operands) EXPECT_EQ(spec->signs, kNoSigns);
   config.rht.signs = "per-step";
-  EXPECT_TRUE(middle(config).per_step_signs);
+  EXPECT_EQ(middle(config).signs, SignSource::per_step);
+  config.rht.signs = "fresh";
+  EXPECT_EQ(middle(config).signs, SignSource::fresh);
+}
+
+TEST(RecipeSwitches, EdenBringsWhatItNeeds) {
+  const auto corrected = [](int axis) {
+    return QuantSpec{.axis = axis, .hadamard = 128, .scaling = Scaling::eden};
+  };
+  for (const char* recipe : {"nvfp4", "tetrad"}) {
+    PrecisionConfig config = config_of(recipe);
+    const LinearPrecision usual = middle(config);
+    config.scale.backward = "eden";
+    const LinearPrecision precision = middle(config);
+    expect_table(precision, {*usual[Operand::fprop_x], *usual[Operand::fprop_w], corrected(1), corrected(0),
+                             corrected(0), corrected(0)});
+    EXPECT_EQ(precision.signs, SignSource::fresh);
+    EXPECT_TRUE(precision.dgrad_requantizes() && precision.wgrad_requantizes());
+    EXPECT_EQ(precision.saved_operand(), Operand::fprop_x);
+  }
+  EXPECT_EQ(
+      describe(middle([] {
+                 PrecisionConfig config = config_of("tetrad");
+                 config.scale.backward = "eden";
+                 return config;
+               }()),
+               "bf16"),
+      "fprop x nvfp4 1x16, nearest, scale search · w nvfp4 1x16, nearest, scale search | dgrad dy nvfp4 "
+      "1x16, nearest, hadamard 128, scale eden · w of fprop, nvfp4 1x16, axis 0, nearest, hadamard 128, "
+      "scale eden, fresh signs | wgrad dy nvfp4 1x16, axis 0, nearest, hadamard 128, scale eden · x of "
+      "fprop, nvfp4 1x16, axis 0, nearest, hadamard 128, scale eden, fresh signs");
+}
+
+TEST(RecipeSwitches, EdensTransformsAreAsLargeAsALayerAllows) {
+  PrecisionConfig config = config_of("nvfp4");
+  const auto sizes = [&](std::int64_t outputs) {
+    const LinearPrecision precision = Recipe(config, kBlocks).at({"blocks.10.in", 10, outputs}, 0);
+    std::vector<int> result;
+    for (const auto& spec : precision.operands) result.push_back(spec->hadamard);
+    return result;
+  };
+  EXPECT_EQ(sizes(10304), (std::vector<int>{0, 0, 0, 0, 16, 16}));
+  config.scale.backward = "eden";
+  EXPECT_EQ(sizes(0), (std::vector<int>{0, 0, 128, 128, 128, 128}));
+  EXPECT_EQ(sizes(4096), (std::vector<int>{0, 0, 128, 128, 128, 128}));
+  EXPECT_EQ(sizes(10304), (std::vector<int>{0, 0, 64, 64, 128, 128}));
+  EXPECT_EQ(sizes(656), (std::vector<int>{0, 0, 16, 16, 128, 128}));
+  config.rht.size = 128;
+  EXPECT_EQ(sizes(656), (std::vector<int>{0, 0, 128, 128, 128, 128})) << "to be refused by name";
+}
+
+TEST(RecipeSwitches, EdenTakesWhatIsSaid) {
+  PrecisionConfig config = config_of("nvfp4");
+  config.scale.backward = "eden";
+  config.rht.size = 32;
+  config.rht.signs = "per-step";
+  config.source = "input";
+  const LinearPrecision precision = middle(config);
+  for (const Operand operand : {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x})
+    EXPECT_EQ(precision[operand]->hadamard, 32);
+  EXPECT_EQ(precision.signs, SignSource::per_step);
+  EXPECT_FALSE(precision.dgrad_requantizes() || precision.wgrad_requantizes());
+  config.recipe = "mxfp4";
+  EXPECT_EQ(scalings(config), "uuuuuu") << "eden is for NVFP4";
+  EXPECT_EQ(middle(config)[Operand::dgrad_dy]->rounding, Rounding::stochastic);
+}
+
+TEST(RecipeSwitches, CentringIsForQuantizedInputs) {
+  PrecisionConfig config = config_of("nvfp4");
+  EXPECT_FALSE(middle(config).centres());
+  config.centre = true;
+  EXPECT_TRUE(middle(config).centres());
+  EXPECT_FALSE(middle(config).uses_amax_of_x(true));
+  EXPECT_TRUE(describe(middle(config), "bf16").starts_with("fprop x nvfp4 1x16, nearest, centred · w nvfp4"));
+  EXPECT_FALSE(Recipe(config, kBlocks).at({"blocks.19.up", 19}, 0).centres()) << "which stays in BF16";
+  config.high_precision.fp8 = {"blocks.10.*"};
+  EXPECT_FALSE(middle(config).centres()) << "layers in FP8 are as the fp8 recipe has them";
+}
+
+TEST(RecipeSwitches, SourceOfWeightsAndInputs) {
+  PrecisionConfig config = config_of("nvfp4");
+  EXPECT_FALSE(middle(config).wgrad_requantizes());
+  config.source = "fprop";
+  EXPECT_TRUE(middle(config).wgrad_requantizes());
+  EXPECT_FALSE(middle(config).dgrad_requantizes()) << "square blocks are the same codes";
+  config.weights_2d = false;
+  EXPECT_TRUE(middle(config).dgrad_requantizes());
+  config.operands["wgrad.x"].source = "input";
+  EXPECT_TRUE(middle(config).dgrad_requantizes());
+  EXPECT_FALSE(middle(config).wgrad_requantizes());
+  config.high_precision.fp8 = {"blocks.10.*"};
+  EXPECT_FALSE(middle(config).dgrad_requantizes()) << "layers in FP8 are as the fp8 recipe has them";
+
+  PrecisionConfig straight = config_of("nvfp4");
+  straight.source = "input";
+  straight.schedule = {{.at = 0, .forward = {}, .backward = "bf16"}};
+  EXPECT_FALSE(middle(straight).dgrad_reads_fprop() || middle(straight).wgrad_reads_fprop());
 }
 
 TEST(RecipeSwitches, StochasticRounding) {
@@ -177,13 +280,6 @@ TEST(RecipeSwitches, OneDimensionalWeights) {
   EXPECT_EQ(middle(config)[Operand::fprop_w]->block, (BlockShape{1, 128}));
   config.weights_2d = true;
   EXPECT_EQ(middle(config)[Operand::fprop_w]->block, (BlockShape{128, 128}));
-}
-
-/// The scaling of each operand: s(tandard), 4 (4/6), (s)e(arch), u(p).
-std::string scalings(const PrecisionConfig& config) {
-  std::string result;
-  for (const auto& spec : middle(config).operands) result += "s4eu"[static_cast<std::size_t>(spec->scaling)];
-  return result;
 }
 
 TEST(RecipeSwitches, ScalesOfTheForwardAndOfTheBackwardPass) {
@@ -223,11 +319,10 @@ TEST(RecipeSwitches, TwoDimensionalWeightsOfMxfp4) {
 
 TEST(RecipeOperands, OverridesChangeWhatTheySayAndNothingElse) {
   PrecisionConfig config = config_of("nvfp4");
-  config.operands["fprop.w"] = {.format = {}, .block = "1x16", .rounding = {}, .hadamard = {}, .scale = {}};
-  config.operands["dgrad.dy"] = {
-      .format = {}, .block = {}, .rounding = "stochastic-hardware", .hadamard = {}, .scale = "4/6"};
-  config.operands["wgrad.x"] = {.format = {}, .block = {}, .rounding = {}, .hadamard = 32, .scale = {}};
-  config.operands["wgrad.dy"] = config.operands["wgrad.x"];
+  config.operands["fprop.w"].block = "1x16";
+  config.operands["dgrad.dy"].rounding = "stochastic-hardware";
+  config.operands["dgrad.dy"].scale = "4/6";
+  config.operands["wgrad.x"].hadamard = config.operands["wgrad.dy"].hadamard = 32;
   Expected expected = nvfp4_table();
   expected[1].block = {1, 16};
   expected[2].rounding = Rounding::stochastic_hardware;
@@ -461,6 +556,8 @@ TEST(RecipeErrors, NameTheKeyAndWhatIsWrong) {
   expect_error([](C c) { c.recipe = ""; }, {"nvfp4"});
   expect_error([](C c) { c.rht.gemms = {"wgrad", "bprop"}; }, {"rht.gemms", "bprop", "dgrad"});
   expect_error([](C c) { c.rht.signs = "random"; }, {"rht.signs", "random", "per-step"});
+  expect_error([](C c) { c.source = "output"; }, {"precision.source", "output", "fprop"});
+  expect_error([](C c) { c.operands["dgrad.dy"].source = "fprop"; }, {"dgrad.dy", "wgrad.x", "source"});
   expect_error([](C c) { c.sr = {"gradient"}; }, {"sr", "gradient", "gradients"});
   expect_error([](C c) { c.operands["fprop.y"] = {}; }, {"operands", "fprop.y", "wgrad.dy"});
   expect_error([](C c) { c.operands["fprop.x"].format = "int4"; }, {"int4"});
@@ -495,6 +592,25 @@ TEST(RecipeErrors, QuantizersThatDoNotExistAreRefusedBeforeTheyAreUsed) {
       },
       {"fprop.x.scale", "search", "floor, up"});
   expect_error([](C c) { c.scale.forward = "up"; }, {"scale.forward", "up", "4/6"});
+  expect_error([](C c) { c.scale.forward = "eden"; }, {"scale.forward", "eden", "4/6"});
+  expect_error([](C c) { c.operands["fprop.x"].scale = "eden"; }, {"fprop.x", "eden", "Hadamard"});
+  const auto eden = [](const auto& change) {
+    return [change](C c) {
+      c.scale.backward = "eden";
+      change(c);
+    };
+  };
+  expect_error(eden([](C c) { c.rht.gemms = {"wgrad"}; }), {"dgrad.dy", "eden", "Hadamard transform"});
+  expect_error(eden([](C c) { c.rht.size = 8; }), {"dgrad.dy", "16, 32, 64 or 128, not 8"});
+  expect_error(eden([](C c) { c.sr = {"gradients"}; }), {"dgrad.dy", "stochastic rounding"});
+  expect_error(eden([](C c) { c.operands["dgrad.w"].block = "16x16"; }), {"dgrad.w", "1x16"});
+  expect_error(eden([](C c) { c.rht.gemms = {"fprop", "dgrad", "wgrad"}; }), {"fresh", "per-step"});
+  expect_error(
+      [](C c) {
+        c.rht.gemms = {"fprop"};
+        c.source = "fprop";
+      },
+      {"precision.source", "rht", "source: input"});
   expect_error([](C c) { c.scale.mxfp4 = "nearest"; }, {"scale.mxfp4", "nearest", "floor"});
   expect_error(
       [](C c) {

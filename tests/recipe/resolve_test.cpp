@@ -37,10 +37,17 @@ TEST(ResolvedPrecision, SaysWhatTheRecipeChooses) {
   EXPECT_EQ(nvfp4.weights_2d, true);
   EXPECT_EQ(nvfp4.rht.gemms, Words{"wgrad"});
   EXPECT_EQ(nvfp4.rht.size, 16);
+  EXPECT_EQ(nvfp4.rht.signs, "fixed");
   EXPECT_EQ(nvfp4.scale, (ScaleConfig{"nearest", "nearest", {}}));
   const PrecisionConfig tetrad = resolved(of_recipe("tetrad"), kBlocks);
   EXPECT_EQ(tetrad.weights_2d, false);
   EXPECT_EQ(tetrad.scale, (ScaleConfig{"search", "nearest", {}}));
+  PrecisionConfig eden = of_recipe("nvfp4");
+  eden.scale.backward = "eden";
+  eden = resolved(eden, kBlocks);
+  EXPECT_EQ(eden.sr, Words{});
+  EXPECT_EQ(eden.rht, (RhtConfig{Words{"dgrad", "wgrad"}, {}, "fresh"}));
+  EXPECT_EQ(eden.source, "fprop");
   const PrecisionConfig mxfp4 = resolved(of_recipe("mxfp4"), kBlocks);
   EXPECT_EQ(mxfp4.rht.size, 32);
   EXPECT_EQ(mxfp4.weights_2d, false);
@@ -57,6 +64,9 @@ TEST(ResolvedPrecision, IsTheSamePrecision) {
     SCOPED_TRACE(name);
     PrecisionConfig config = of_recipe(std::string(name));
     expect_same_precision(resolved(config, kBlocks), config);
+    PrecisionConfig eden = config;
+    eden.scale.backward = "eden";
+    expect_same_precision(resolved(eden, kBlocks), eden);
     for (const std::string_view later : kRecipeNames) {
       SCOPED_TRACE(later);
       config.schedule = {{.at = 0.5, .forward = std::string(later), .backward = std::nullopt},

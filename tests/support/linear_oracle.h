@@ -42,6 +42,10 @@ struct OperandValues {
     if (operand == Operand::wgrad_x && precision.wgrad_reads_fprop())
       return transposed(of(Operand::fprop_x, x), x.view().rows, x.view().cols);
     const bool along_tokens = operand == Operand::wgrad_dy || operand == Operand::wgrad_x;
+    if (operand == Operand::wgrad_x && precision.wgrad_requantizes()) {
+      const TestMatrix decoded({x.view().dtype}, x.view().rows, x.view().cols, of(Operand::fprop_x, x));
+      return quantized(operand, *precision[operand], decoded.view(), key.microbatch);
+    }
     if (precision[operand]) return quantized(operand, *precision[operand], x.view(), key.microbatch);
     return along_tokens ? transposed(x.values(), x.view().rows, x.view().cols) : x.values();
   }
@@ -50,7 +54,15 @@ struct OperandValues {
   Values of_weight(Operand operand, const MatrixView& weight, DType storage) const {
     if (operand == Operand::dgrad_w && (precision.weight_codes_shared() || precision.dgrad_reads_fprop()))
       return transposed(of_weight(Operand::fprop_w, weight, storage), weight.rows, weight.cols);
-    if (precision[operand]) return quantized(operand, *precision[operand], weight, 0);
+    const bool is_fresh =
+        precision.signs == SignSource::fresh && precision[operand] && precision[operand]->hadamard > 0;
+    const std::uint32_t microbatch = is_fresh ? key.microbatch : 0;
+    if (operand == Operand::dgrad_w && precision.dgrad_requantizes()) {
+      const TestMatrix decoded({storage}, weight.rows, weight.cols,
+                               of_weight(Operand::fprop_w, weight, storage));
+      return quantized(operand, *precision[operand], decoded.view(), microbatch);
+    }
+    if (precision[operand]) return quantized(operand, *precision[operand], weight, microbatch);
     const auto* data = static_cast<const float*>(weight.data);
     Values values;
     for (std::int64_t i = 0; i < weight.size(); ++i)
@@ -60,8 +72,13 @@ struct OperandValues {
 
  private:
   Values quantized(Operand operand, QuantSpec spec, const MatrixView& x, std::uint32_t microbatch) const {
-    if (precision.per_step_signs)
-      spec.signs = RandomStream{key.seed, key.step, 0, 0xFFFFFFFFu}.group(0)[0] & 0xFFFFu;
+    if (precision.signs == SignSource::per_step)
+      spec.signs = repeated_signs(RandomStream{key.seed, key.step, 0, 0xFFFFFFFFu}.group(0)[0] & 0xFFFFu);
+    if (precision.signs == SignSource::fresh && spec.hadamard > 0) {
+      const std::uint32_t product = key.layer * 3 + (gemm_of(operand) == "dgrad" ? 1 : 2);
+      const RandomStream stream{key.seed, key.step, key.microbatch, 0xFFFFFFFFu};
+      for (std::size_t i = 0; i < 4; ++i) spec.signs.word[i] = stream.group(product)[i];
+    }
     QuantizeOptions options;
     options.random = {key.seed, key.step, microbatch,
                       key.layer * kOperands + static_cast<std::uint32_t>(operand)};

@@ -391,6 +391,30 @@ void OnDevice::cast(const Cast& op) {
   staged.finish();
 }
 
+void OnDevice::column_sums(const ColumnSums& op) {
+  Staged staged(device_);
+  device_.column_sums({staged.in(op.x), staged.out(op.sums)});
+  staged.finish();
+}
+
+void OnDevice::centre(const Centre& op) {
+  Staged staged(device_);
+  device_.centre({staged.in(op.x), staged.in(op.sums), staged.out(op.mean), staged.out(op.out)});
+  staged.finish();
+}
+
+void OnDevice::add_row(const AddRow& op) {
+  Staged staged(device_);
+  device_.add_row({staged.in(op.row), staged.out(op.out)});
+  staged.finish();
+}
+
+void OnDevice::add_outer(const AddOuter& op) {
+  Staged staged(device_);
+  device_.add_outer({staged.in(op.column), staged.in(op.row), staged.out(op.out)});
+  staged.finish();
+}
+
 void OnDevice::cross_entropy(const CrossEntropy& op) {
   Staged staged(device_);
   CrossEntropy own = op;

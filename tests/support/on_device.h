@@ -59,6 +59,10 @@ class OnDevice final : public Backend {
   void activation(const ActivationBackward& op) override;
   void add(const Add& op) override;
   void cast(const Cast& op) override;
+  void column_sums(const ColumnSums& op) override;
+  void centre(const Centre& op) override;
+  void add_row(const AddRow& op) override;
+  void add_outer(const AddOuter& op) override;
   void cross_entropy(const CrossEntropy& op) override;
   void adamw(const AdamWStep& op) override;
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override;

@@ -2,6 +2,7 @@
 #pragma once
 // The quantizers under test, in the terms of the engine and of the oracle.
 
+#include <array>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ inline std::vector<QuantCase> quant_cases() {
   constexpr auto kSr = Rounding::stochastic;
   constexpr auto kFourSix = Scaling::four_six;
   constexpr auto kSearch = Scaling::search;
+  constexpr auto kEden = Scaling::eden;
+  constexpr SignMask kManySigns{{0x3C6EF372, 0xDAA66D2B, 0x78DDE6E4, 0x1715609D}};
   return {
       {"nvfp4", {.block = k1x16}},
       {"nvfp4_2d", {.block = k16x16}},
@@ -51,6 +54,10 @@ inline std::vector<QuantCase> quant_cases() {
       {"nvfp4_2d_search", {.block = k16x16, .scaling = kSearch}},
       {"nvfp4_rht16_search", {.block = k1x16, .hadamard = 16, .scaling = kSearch}},
       {"nvfp4_rht64_sr_search", {.block = k1x16, .rounding = kSr, .hadamard = 64, .scaling = kSearch}},
+      {"nvfp4_rht128_signs", {.block = k1x16, .hadamard = 128, .signs = kManySigns}},
+      {"nvfp4_eden", {.block = k1x16, .hadamard = 128, .signs = kManySigns, .scaling = kEden}},
+      {"nvfp4_eden_rht16", {.block = k1x16, .hadamard = 16, .scaling = kEden}},
+      {"nvfp4_eden_rht64", {.block = k1x16, .hadamard = 64, .scaling = kEden}},
       {"mxfp4", {.format = Format::mxfp4, .block = k1x32}},
       {"mxfp4_sr", {.format = Format::mxfp4, .block = k1x32, .rounding = kSr}},
       {"mxfp4_rht32_sr", {.format = Format::mxfp4, .block = k1x32, .rounding = kSr, .hadamard = 32}},
@@ -71,7 +78,7 @@ inline std::vector<QuantCase> quant_cases() {
 
 inline oracle::Spec to_oracle(const QuantSpec& spec) {
   return {static_cast<oracle::Format>(spec.format),     spec.block.rows, spec.block.cols,
-          static_cast<oracle::Rounding>(spec.rounding), spec.hadamard,   spec.signs == kFixedSigns,
+          static_cast<oracle::Rounding>(spec.rounding), spec.hadamard,   std::to_array(spec.signs.word),
           static_cast<oracle::Scaling>(spec.scaling)};
 }
 

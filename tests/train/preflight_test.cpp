@@ -61,6 +61,24 @@ TEST_F(Preflight, LayersThatAreNotThereAreRefused) {
   expect_bad_input([&] { check_kept_layers(config_); }, {"first 4", "last 5", "only 8"});
 }
 
+TEST_F(Preflight, TransformsThatFitNoLayerAreRefused) {
+  EXPECT_NO_THROW(check_transforms(config_));
+  config_.model.ffn = 176;
+  config_.precision.recipe = "nvfp4";
+  config_.precision.schedule = {{.at = 0.5, .forward = {}, .backward = "bf16"}};
+  EXPECT_NO_THROW(check_transforms(config_)) << "wgrad's run along the tokens";
+  config_.precision.scale.backward = "eden";
+  EXPECT_NO_THROW(check_transforms(config_)) << "its transforms are as large as fits";
+  config_.precision.rht.size = 128;
+  expect_bad_input([&] { check_transforms(config_); },
+                   {"blocks.1.up", "352 outputs", "dgrad", "128", "precision.rht.size=32"});
+  config_.precision.rht.size = 32;
+  EXPECT_NO_THROW(check_transforms(config_));
+  config_.precision.rht.size = 64;
+  config_.precision.high_precision.match = {"*.up"};
+  EXPECT_NO_THROW(check_transforms(config_));
+}
+
 TEST_F(Preflight, DoubtfulDataIsNamed) {
   EXPECT_TRUE(warnings().empty());
   const SourceUse use = source_uses(open_dataset(threads_, config_)).at(0);

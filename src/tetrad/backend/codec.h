@@ -38,6 +38,10 @@ struct Nvfp4Codec {
   TETRAD_HD ScaleOfBlock<Word> scale_of_byte(Word byte) const {
     return with_value(nvfp4::scale_of_byte(byte, tensor));
   }
+  /// The scale that is stored for a block whose codes were found with the scale of its amax.
+  TETRAD_HD ScaleOfBlock<Word> corrected_scale(float amax, Word byte) const {
+    return {byte, nvfp4::block_scale(amax, tensor).encode, decode_scale(byte)};
+  }
   TETRAD_HD static constexpr float decode_scale(Word stored) { return E4m3::decode(stored); }
   TETRAD_HD float tensor_decode() const { return tensor.decode; }
 

@@ -70,7 +70,7 @@ QuantSpec quant_spec(const tetrad_quantizer* quantizer, const char* name) {
                known.format);
   TETRAD_CHECK(known.rounding >= TETRAD_NEAREST && known.rounding <= TETRAD_STOCHASTIC_HARDWARE,
                "{}: there is no rounding {}", name, known.rounding);
-  TETRAD_CHECK(known.scale >= TETRAD_SCALE_STANDARD && known.scale <= TETRAD_SCALE_UP,
+  TETRAD_CHECK(known.scale >= TETRAD_SCALE_STANDARD && known.scale <= TETRAD_SCALE_EDEN,
                "{}: there is no scale {}", name, known.scale);
   TETRAD_CHECK(known.signs <= 0xFFFFu, "{}: signs are 16 bits, not {:#x}", name, known.signs);
   return {.format = static_cast<Format>(known.format - TETRAD_NVFP4),
@@ -78,7 +78,7 @@ QuantSpec quant_spec(const tetrad_quantizer* quantizer, const char* name) {
           .axis = known.axis,
           .rounding = static_cast<Rounding>(known.rounding),
           .hadamard = known.hadamard,
-          .signs = known.signs,
+          .signs = repeated_signs(known.signs),
           .scaling = static_cast<Scaling>(known.scale)};
 }
 

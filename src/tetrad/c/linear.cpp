@@ -11,7 +11,8 @@ namespace {
 void check_pair(const LinearPrecision& precision, Operand a, Operand b) {
   const auto transform = [&](Operand operand) {
     const std::optional<QuantSpec>& spec = precision[operand];
-    return spec ? std::pair(spec->hadamard, spec->hadamard == 0 ? 0 : spec->signs) : std::pair(0, 0u);
+    return spec ? std::pair(spec->hadamard, spec->hadamard == 0 ? kNoSigns : spec->signs)
+                : std::pair(0, kNoSigns);
   };
   TETRAD_CHECK(transform(a) == transform(b),
                "{} and {} are multiplied, so they need the same Hadamard transform", name_of(a), name_of(b));
@@ -75,7 +76,7 @@ LinearSaved saved_for_wgrad(tetrad_context& context, const LinearCall& call,
   if (args.saved == nullptr || layout.bytes == 0) {
     const MatrixView x = c::input_matrix(args.x, "x");
     check_shape("x", x.rows, x.cols, args.dy.rows, in_features);
-    return linear_save(call, x, context.input);
+    return linear_save(call, {x, context.input, context.workspace});
   }
   // Only read, though the view of it is writable.
   SavedMemory memory(context, const_cast<void*>(args.saved), args.saved_bytes, layout);  // NOLINT

@@ -95,7 +95,7 @@ tetrad_status tetrad_quantizer_init(tetrad_quantizer* quantizer, size_t struct_s
                      .axis = 1,
                      .rounding = static_cast<std::int32_t>(rounded),
                      .hadamard = 0,
-                     .signs = kFixedSigns,
+                     .signs = kFixedSignPattern,
                      .scale = TETRAD_SCALE_STANDARD},
                     out, "quantizer");
   });

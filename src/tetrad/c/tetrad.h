@@ -99,8 +99,15 @@ typedef struct tetrad_matrix {
 enum { TETRAD_NVFP4 = 1, TETRAD_MXFP4 = 2, TETRAD_FP8 = 3 };
 enum { TETRAD_NEAREST = 0, TETRAD_STOCHASTIC = 1, TETRAD_STOCHASTIC_HARDWARE = 2 };
 /* How block scales are found: the format's own way (NVFP4 to nearest, MXFP4 rounded down); for NVFP4 the
- * better of two (4/6) or the best of six (search); for MXFP4 rounded up, so that nothing saturates. */
-enum { TETRAD_SCALE_STANDARD = 0, TETRAD_SCALE_4_6 = 1, TETRAD_SCALE_SEARCH = 2, TETRAD_SCALE_UP = 3 };
+ * better of two (4/6) or the best of six (search); for MXFP4 rounded up, so that nothing saturates; for NVFP4
+ * with a transform corrected and drawn (MS-EDEN). */
+enum {
+  TETRAD_SCALE_STANDARD = 0,
+  TETRAD_SCALE_4_6 = 1,
+  TETRAD_SCALE_SEARCH = 2,
+  TETRAD_SCALE_UP = 3,
+  TETRAD_SCALE_EDEN = 4
+};
 #define TETRAD_FIXED_SIGNS 0xD7E8u
 
 /* How a matrix is quantized. docs/numerics.md defines each to the bit. */

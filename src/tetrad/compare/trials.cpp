@@ -115,6 +115,7 @@ void add_pair(const Pair& pair, const std::string& common, Comparison& compariso
     trial.folder = fmt::format("runs/{}/{}", plan.arms[arm].name, pair.name(trial.seed));
     validate(trial.config);
     check_kept_layers(trial.config);
+    check_transforms(trial.config);
     comparison.trials.push_back(std::move(trial));
   }
   const std::span<const Trial> trials = std::span(comparison.trials).subspan(begin);

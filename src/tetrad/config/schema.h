@@ -88,8 +88,9 @@ void describe(V& v, RhtConfig& c) {
   v.field("gemms", c.gemms, "products with a random Hadamard transform: any of fprop, dgrad, wgrad, or none",
           one_of({"fprop", "dgrad", "wgrad"}));
   v.field("size", c.size, "of the transform: 2, 4, … 128", between(2, 128));
-  v.field("signs", c.signs, "of the transform: fixed, none or per-step",
-          one_of({"fixed", "none", "per-step"}));
+  v.field("signs", c.signs,
+          "of the transform: fixed, none, per-step or fresh; auto: fresh with scale eden, else fixed",
+          one_of({"fixed", "none", "per-step", "fresh"}));
 }
 
 template <class V>
@@ -100,8 +101,11 @@ void describe(V& v, OperandConfig& c) {
   v.field("rounding", c.rounding, "of this operand",
           one_of({"nearest", "stochastic", "stochastic-hardware"}));
   v.field("hadamard", c.hadamard, "size of the transform; 0: none", between(0, 128));
-  v.field("scale", c.scale, "how block scales are found: nearest, 4/6, search (nvfp4); up, floor (mxfp4)",
-          one_of({"nearest", "4/6", "search", "up", "floor"}));
+  v.field("scale", c.scale,
+          "how block scales are found: nearest, 4/6, search, eden (nvfp4); up, floor (mxfp4)",
+          one_of({"nearest", "4/6", "search", "eden", "up", "floor"}));
+  v.field("source", c.source, "of dgrad.w and wgrad.x: input, or fprop, the values that fprop multiplied",
+          one_of({"input", "fprop"}));
 }
 
 template <class V>
@@ -111,8 +115,9 @@ void describe(V& v, ScaleConfig& c) {
           "recipe says",
           one_of({"nearest", "4/6", "search"}));
   v.field("backward", c.backward,
-          "of the other NVFP4 operands of dgrad and wgrad: nearest, 4/6 or search; auto: as the recipe says",
-          one_of({"nearest", "4/6", "search"}));
+          "of the other NVFP4 operands of dgrad and wgrad: nearest, 4/6, search or eden; auto: as the recipe "
+          "says",
+          one_of({"nearest", "4/6", "search", "eden"}));
   v.field("mxfp4", c.mxfp4, "of MXFP4 operands: up or floor; auto: up", one_of({"up", "floor"}));
 }
 
@@ -135,6 +140,15 @@ void describe(V& v, PrecisionConfig& c) {
   v.field("sr_hardware", c.sr_hardware, "stochastic rounding with the bias of Blackwell's software");
   v.field("weights_2d", c.weights_2d, "square blocks for weights: 16x16, 32x32 (mxfp4) or 128x128 (fp8)");
   v.field("scale", c.scale, "how block scales are found");
+  v.field(
+      "source", c.source,
+      "of W and x in the backward pass: input, or fprop, the values that fprop multiplied; auto: fprop with "
+      "scale eden or a backward pass in BF16, else input",
+      one_of({"input", "fprop"}));
+  v.field(
+      "centre", c.centre,
+      "quantize activations without their mean over the tokens of a microbatch, which is multiplied in full "
+      "precision");
   v.field("operands", c.operands,
           "single operands of single products: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy, wgrad.x",
           one_of(operand_names()));

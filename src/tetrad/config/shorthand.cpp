@@ -85,6 +85,8 @@ void expand_scale(Node* scale) {
   map.origin = scale->origin;
   if (scale->text == "up" || scale->text == "floor") {
     map.add("mxfp4", std::move(*scale));
+  } else if (scale->text == "eden") {
+    map.add("backward", std::move(*scale));
   } else {
     map.add("forward", *scale);
     map.add("backward", std::move(*scale));

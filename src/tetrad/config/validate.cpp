@@ -75,7 +75,8 @@ void validate_transform(std::string_view key, std::int64_t size, bool along_toke
 }
 
 void validate_precision(const PrecisionConfig& precision, const TrainConfig& train) {
-  validate_transform("precision.rht.size", precision.rht.size.value_or(kDefaultRhtSize), true, train);
+  const std::int64_t default_size = precision.scale.backward == "eden" ? kMaxHadamard : kDefaultRhtSize;
+  validate_transform("precision.rht.size", precision.rht.size.value_or(default_size), true, train);
   for (const auto& [name, operand] : precision.operands)
     if (operand.hadamard.value_or(0) != 0)
       validate_transform(fmt::format("precision.operands.{}.hadamard", name), *operand.hadamard,

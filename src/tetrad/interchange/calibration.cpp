@@ -18,13 +18,21 @@ bool is_token_file(const std::string& name) {
   return fs::exists(token_file_name(name) + ".bin", ignored);
 }
 
+/// Servers quantize inputs with their mean.
+PrecisionConfig without_centring(PrecisionConfig precision) {
+  precision.centre = false;
+  return precision;
+}
+
 /// Notes what passed through, one sequence at a time.
 class Observer {
  public:
-  explicit Observer(LoadedModel& model) : model_(model) {}
+  explicit Observer(LoadedModel& model)
+      : model_(model), recipe_(without_centring(model.config().precision), model.config().model.blocks()) {}
 
   void run(std::span<const std::int32_t> tokens) {
     Pass pass = model_.pass();
+    pass.recipe = &recipe_;
     pass.telemetry = true;
     losses_.resize(tokens.size());
     model_.decoder().evaluate(pass, tokens, tokens, losses_);  // the losses do not matter
@@ -41,6 +49,7 @@ class Observer {
 
  private:
   LoadedModel& model_;
+  Recipe recipe_;
   InputAmax amax_;
   std::vector<float> losses_;
 };

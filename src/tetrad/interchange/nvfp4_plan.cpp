@@ -29,7 +29,9 @@ void check_servable(const std::string& layer, const LinearPrecision& precision) 
   if (weight->rounding != Rounding::nearest) refuse("its weights are rounded stochastically");
 }
 
-void note_only_in_training(const QuantSpec& input, std::set<std::string>& what) {
+void note_only_in_training(const LinearPrecision& layer, std::set<std::string>& what) {
+  const QuantSpec& input = *layer[Operand::fprop_x];
+  if (layer.centre) what.insert("centring");
   if (input.scaling == Scaling::four_six) what.insert("4/6 block scaling");
   if (input.scaling == Scaling::search) what.insert("scale search");
   if (input.rounding != Rounding::nearest) what.insert("stochastic rounding");
@@ -49,7 +51,7 @@ Nvfp4Plan::Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,
     if (!layer[Operand::fprop_w] || recipe.stays_fp8(id)) continue;
     check_servable(parameter.linear, layer);
     layers_.emplace(parameter.linear, *layer[Operand::fprop_w]);
-    note_only_in_training(*layer[Operand::fprop_x], only_in_training_);
+    note_only_in_training(layer, only_in_training_);
   }
 }
 

@@ -47,7 +47,8 @@ class ActivationMemory {
 
   double activations() const {
     const auto sum = [](const auto& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
-    return kept_ + sum(shared_) + sum(operands_) + sum(packed_inputs_);
+    return kept_ + sum(shared_) + sum(operands_) + requantized_ + sum(mean_rows_) + sum(means_) +
+           sum(packed_inputs_);
   }
   double scratch() const { return operations_->bytes(); }
 
@@ -116,6 +117,23 @@ class ActivationMemory {
     raise(operands_[0], quantized(spec(Operand::fprop_x), Form::operand, tokens_, linear.in));
     raise(operands_[0], quantized(spec(Operand::dgrad_dy), Form::operand, tokens_, linear.out));
     raise(operands_[1], quantized(spec(Operand::wgrad_dy), Form::operand, linear.out, tokens_));
+    if (precision.dgrad_requantizes()) raise(requantized_, element_ * as_double(linear.out * linear.in));
+    if (precision.wgrad_requantizes()) {
+      raise(requantized_, element_ * as_double(tokens_) * as_double(linear.in));
+      raise(operands_[0], quantized(spec(Operand::wgrad_x), Form::operand, linear.in, tokens_));
+    }
+
+    if (precision.centres()) {
+      const double mean = kF32 * as_double(linear.in);
+      if (keep == Keep::nothing)
+        raise(means_[static_cast<std::size_t>(place)], mean);
+      else
+        kept_ += mean;
+      raise(requantized_, element_ * as_double(tokens_) * as_double(linear.in));
+      raise(mean_rows_[0], kF32 * as_double(std::max(linear.in, linear.out)));
+      raise(mean_rows_[1], kF32 * as_double(linear.out));
+      operations_->column_sums(tokens_, std::max(linear.in, linear.out));
+    }
 
     const auto operand = [&](Operand which, std::int64_t rows, std::int64_t depth,
                              Form form = Form::operand) {
@@ -127,8 +145,11 @@ class ActivationMemory {
       weight = operand(Operand::dgrad_w, linear.in, linear.out);
     OperandShape input = operand(precision.saved_operand(), linear.in, tokens_, Form::packed);
     input.transposed = precision.wgrad_reads_fprop();
-    operations_->product(operand(Operand::fprop_x, tokens_, linear.in),
-                         operand(Operand::fprop_w, linear.out, linear.in), case_.storage);
+    if (precision.wgrad_requantizes()) input = operand(Operand::wgrad_x, linear.in, tokens_);
+    const bool is_kept = precision.saved_operand() == Operand::fprop_x;
+    operations_->product(
+        operand(Operand::fprop_x, tokens_, linear.in, is_kept ? Form::packed : Form::operand),
+        operand(Operand::fprop_w, linear.out, linear.in), case_.storage);
     operations_->product(operand(Operand::dgrad_dy, tokens_, linear.out), weight, case_.storage);
     operations_->product(operand(Operand::wgrad_dy, linear.out, tokens_), input, DType::f32);
   }
@@ -141,6 +162,9 @@ class ActivationMemory {
   double kept_ = 0;
   std::array<double, Scratch::slots> shared_ = {};
   std::array<double, 2> operands_ = {};
+  double requantized_ = 0;  //!< values on the way from one quantizer to the next, or centred
+  std::array<double, 2> mean_rows_ = {};
+  std::array<double, 2> means_ = {};
   std::array<double, 2> packed_inputs_ = {};
   std::unique_ptr<OperationMemory> operations_;
 };
@@ -172,7 +196,7 @@ MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Rec
     std::size_t place = 0;
     for (const LinearShape& linear : linear_shapes(config, letter)) {
       const std::string name = "blocks." + std::to_string(index) + "." + linear.name;
-      precisions[place] = recipe.at({name, index}, progress);
+      precisions[place] = recipe.at({name, index, linear.out}, progress);
       estimate.operands += weight_forms(linear, precisions[place++], c.storage, traits);
     }
     memory.add_block(letter, precisions);

@@ -57,6 +57,11 @@ GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, Cach
   cached.step = call.key.step;
   cached.seed = seed;
   cached.spec = spec;
+  if (operand == Operand::dgrad_w && call.precision.dgrad_requantizes()) {
+    weight_operand(call, Operand::fprop_w, fprop_weight_);
+    const MatrixView values = linear_weight_values(call, fprop_weight_.form, storage_, scratch_.operands());
+    return linear_weight(call, operand, values, storage_, cached.form);
+  }
   return linear_weight(call, operand, weight, storage_, cached.form);
 }
 
@@ -78,6 +83,8 @@ void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y
   LinearForward op{x, weight_operand(call, Operand::fprop_w, fprop_weight_), y, scratch_.operands()};
   if (saves) op.saved_codes = &packed_input();
   op.amax = amax;
+  op.mean = &mean();
+  op.weight_values = weight_.value.const_view();
   const LinearSaved saved = linear_forward(call, op);
   if (saves) saved_ = saved;
   if (saves && !is_quantized) packed_x_ = {};  // from before the recipe's schedule changed
@@ -91,7 +98,8 @@ bool Linear::wants_input(const Pass& pass) const {
 void Linear::restore(Pass& pass, const MatrixView& x, const AmaxReport* amax) {
   const LinearPrecision& precision = this->precision(pass);
   LinearStats stats;
-  saved_ = linear_save(make_call(pass, precision, stats), x, packed_input(), amax);
+  saved_ =
+      linear_save(make_call(pass, precision, stats), {x, packed_input(), scratch_.operands(), amax, &mean()});
   take_note(pass, stats, {Operand::wgrad_x});
 }
 
@@ -107,11 +115,12 @@ void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView*
   op.dw = weight_.gradient.view();
   op.amax = amax;
   linear_backward(call, op);
-  take_note(pass, stats, {Operand::dgrad_dy, Operand::wgrad_dy, Operand::fprop_w, Operand::dgrad_w});
+  take_note(pass, stats,
+            {Operand::dgrad_dy, Operand::wgrad_dy, Operand::fprop_w, Operand::dgrad_w, Operand::wgrad_x});
 }
 
 std::size_t Linear::saved_bytes() const {
-  return input_.bytes().size() + packed_x_.codes.size() + packed_x_.scales.size();
+  return input_.bytes().size() + packed_x_.codes.size() + packed_x_.scales.size() + mean_.size();
 }
 
 }  // namespace tetrad

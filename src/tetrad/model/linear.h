@@ -47,7 +47,7 @@ class Linear {
   }
 
   const std::string& name() const { return name_; }
-  LayerId layer_id() const { return {name_, block_}; }
+  LayerId layer_id() const { return {name_, block_, out_features()}; }
   std::int64_t in_features() const { return weight_.value.cols(); }
   std::int64_t out_features() const { return weight_.value.rows(); }
   /// Bytes that this layer holds between forward and backward.
@@ -71,6 +71,7 @@ class Linear {
   QuantizedTensor& packed_input() {
     return keep_ == Keep::nothing ? scratch_.packed_input(place_) : packed_x_;
   }
+  Buffer& mean() { return keep_ == Keep::nothing ? scratch_.mean(place_) : mean_; }
 
   Backend& backend_;
   Scratch& scratch_;
@@ -85,7 +86,8 @@ class Linear {
   CachedWeight fprop_weight_;
   CachedWeight dgrad_weight_;
   Tensor input_;              //!< own buffer for x, if wgrad is not quantized and x is kept
-  QuantizedTensor packed_x_;  //!< the codes of x along the tokens, if they are kept
+  QuantizedTensor packed_x_;  //!< the codes of x, if they are kept
+  Buffer mean_;               //!< of x, if it is quantized without and its codes are kept
   LinearSaved saved_;         //!< what backward() reads of x
 };
 

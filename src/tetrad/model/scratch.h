@@ -49,8 +49,10 @@ class Scratch {
 
   /// For the operands of the products of one call of a linear layer.
   LinearWorkspace& operands() { return operands_; }
-  /// The codes of a linear layer's input along the tokens, where blocks do not keep them.
+  /// The codes of a linear layer's input, where blocks do not keep them.
   QuantizedTensor& packed_input(Place place) { return packed_inputs_[static_cast<std::size_t>(place)]; }
+  /// The mean that those are without, likewise.
+  Buffer& mean(Place place) { return means_[static_cast<std::size_t>(place)]; }
 
   std::size_t bytes() const {
     std::size_t total = 0;
@@ -59,7 +61,10 @@ class Scratch {
     };
     add(operands_.first);
     add(operands_.second);
+    for (const Buffer* buffer : {&operands_.values, &operands_.sums, &operands_.row})
+      total += buffer->capacity();
     for (const QuantizedTensor& tensor : packed_inputs_) add(tensor);
+    for (const Buffer& buffer : means_) total += buffer.capacity();
     for (const Buffer& buffer : buffers_) total += buffer.size();
     return total;
   }
@@ -69,6 +74,7 @@ class Scratch {
   std::array<Buffer, slots> buffers_;
   LinearWorkspace operands_;
   std::array<QuantizedTensor, 2> packed_inputs_;
+  std::array<Buffer, 2> means_;
 };
 
 /// An activation that the backward pass reads: memory of its block, which keeps it, or a slot that all blocks

@@ -19,13 +19,27 @@ TETRAD_HD constexpr bool is_hadamard_size(int size) {
   return size >= 2 && size <= kMaxHadamard && (size & (size - 1)) == 0;
 }
 
-/// NVIDIA's sign vector: bit i set means -1. Sizes above 16 repeat it, sizes below use its beginning.
-inline constexpr std::uint32_t kFixedSigns = 0xD7E8;
-inline constexpr std::uint32_t kNoSigns = 0;
+/// Which elements of a transform are negated: a bit for each. Smaller transforms use the beginning.
+struct SignMask {
+  std::uint32_t word[kMaxHadamard / 32] = {};
 
-TETRAD_HD constexpr bool is_negative_sign(std::uint32_t sign_mask, int index) {
-  return ((sign_mask >> (index % 16)) & 1u) != 0;
+  TETRAD_HD constexpr bool is_negative(int index) const {
+    return ((word[index / 32] >> (index % 32)) & 1u) != 0;
+  }
+  friend constexpr bool operator==(const SignMask&, const SignMask&) = default;
+};
+
+/// Sixteen signs, bit i set meaning -1, over and over.
+TETRAD_HD constexpr SignMask repeated_signs(std::uint32_t sixteen) {
+  SignMask mask;
+  for (std::uint32_t& word : mask.word) word = sixteen | sixteen << 16;
+  return mask;
 }
+
+/// NVIDIA's sign vector.
+inline constexpr std::uint32_t kFixedSignPattern = 0xD7E8;
+inline constexpr SignMask kFixedSigns = repeated_signs(kFixedSignPattern);
+inline constexpr SignMask kNoSigns = {};
 
 /// f32(1/sqrt(size)).
 TETRAD_HD constexpr float hadamard_scale(int size) {
@@ -54,10 +68,10 @@ TETRAD_HD constexpr void hadamard_butterflies(Lane* v) {
 /// In place on v[0..kSize). `Lane` is float, or a SIMD vector of floats when several runs are transformed
 /// side by side.
 template <int kSize, typename Lane>
-TETRAD_HD constexpr void hadamard(Lane* v, std::uint32_t sign_mask) {
+TETRAD_HD constexpr void hadamard(Lane* v, const SignMask& signs) {
   static_assert(is_hadamard_size(kSize));
   for (int i = 0; i < kSize; ++i)
-    if (is_negative_sign(sign_mask, i)) v[i] = -v[i];
+    if (signs.is_negative(i)) v[i] = -v[i];
   hadamard_butterflies<kSize, 1>(v);
   for (int i = 0; i < kSize; ++i) v[i] = v[i] * hadamard_scale(kSize);
 }

@@ -15,14 +15,21 @@ inline constexpr int kBlock = 16;
 inline constexpr float kFloatMax = std::numeric_limits<float>::max();
 
 /// The largest block scale a tensor's scale aims at. Where scales are chosen among candidates there is room
-/// to stretch one by 1.5 and to take the next above.
+/// to stretch one by 1.5 and to take the next above, and where they are corrected to grow.
 inline constexpr float kScaleRange = E4m3::kMax;
-inline constexpr float kChoiceScaleRange = 256.0f;
+inline constexpr float kRoomyScaleRange = 256.0f;
 inline constexpr float kStretch = 1.5f;  //!< maps the block's largest value to 4 instead of 6
 
-/// What the largest element of a tensor is mapped to: 2688, or 1536 where scales are chosen.
+/// What the largest element of a tensor is mapped to: 2688, or 1536 where scales are chosen or corrected.
 TETRAD_HD constexpr float tensor_range(Scaling scaling) {
-  return E2m1::kMax * (is_choice(scaling) ? kChoiceScaleRange : kScaleRange);
+  return E2m1::kMax * (depends_on_values(scaling) ? kRoomyScaleRange : kScaleRange);
+}
+
+/// What the amax of a block is multiplied by, in units of the tensor's scale, to get its own before the cast:
+/// the largest value becomes 6. Under MS-EDEN it becomes 6 / (17/16 * 0.93), about 6.07: slightly smaller
+/// scales lose least, for what saturates is corrected with the rest of the group.
+TETRAD_HD constexpr float block_factor(Scaling scaling) {
+  return scaling == Scaling::eden ? 0.1646875f : 1.0f / 6.0f;
 }
 
 /// For x >= 0, whose order is that of its bits.
@@ -36,7 +43,7 @@ struct TensorScale {
   float encode;            //!< S_enc
   float decode;            //!< S_dec = 1 / S_enc
   float block_multiplier;  //!< S_enc / 6, as S_enc * f32(1/6): amax of a block -> its scale before the E4M3
-                           //!< cast
+                           //!< cast; see block_factor()
 };
 
 /// A NaN amax marks a tensor that had non-finite input; it decodes to NaN everywhere, so that no run trains
@@ -45,7 +52,7 @@ TETRAD_HD constexpr TensorScale tensor_scale(float amax, Scaling scaling = Scali
   if (amax != amax) return {amax, amax, amax};
   float encode = amax > 0.0f ? at_most_float_max(tensor_range(scaling) / amax) : 1.0f;
   if (encode == 0.0f) encode = 1.0f;
-  return {encode, 1.0f / encode, encode * (1.0f / 6.0f)};
+  return {encode, 1.0f / encode, encode * block_factor(scaling)};
 }
 
 struct BlockScale {

@@ -17,6 +17,7 @@
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/adamw.h"
 #include "tetrad/ops/attention.h"
+#include "tetrad/ops/centring.h"
 #include "tetrad/ops/deviation.h"
 #include "tetrad/ops/elementwise.h"
 #include "tetrad/ops/embedding.h"
@@ -155,6 +156,10 @@ class Backend {
   virtual void activation(const ActivationBackward& op) = 0;
   virtual void add(const Add& op) = 0;
   virtual void cast(const Cast& op) = 0;
+  virtual void column_sums(const ColumnSums& op) = 0;
+  virtual void centre(const Centre& op) = 0;
+  virtual void add_row(const AddRow& op) = 0;
+  virtual void add_outer(const AddOuter& op) = 0;
   virtual void cross_entropy(const CrossEntropy& op) = 0;
   virtual void adamw(const AdamWStep& op) = 0;
 

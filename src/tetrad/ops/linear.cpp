@@ -6,12 +6,25 @@
 namespace tetrad {
 namespace {
 
+constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no operand has this id
+
 /// Signs of the transform for one step, when they are drawn anew for each: the same for all microbatches,
 /// which share the weight's codes.
-std::uint32_t step_signs(const LinearKey& key, Operand operand) {
-  constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no layer has this id
+SignMask step_signs(const LinearKey& key, Operand operand) {
   const RandomStream stream{key.seed_of(operand), key.step, 0, kSignStream};
-  return stream.group(0)[0] & 0xFFFFu;
+  return repeated_signs(stream.group(0)[0] & 0xFFFFu);
+}
+
+/// Signs of the two operands of one product, when no other product has the same.
+SignMask fresh_signs(const LinearKey& key, Operand operand) {
+  constexpr std::uint32_t kProducts = kOperands / 2;
+  const RandomStream stream{key.seed_of(operand), key.step, key.microbatch, kSignStream};
+  const PhiloxWords words = stream.group(key.layer * kProducts + static_cast<std::uint32_t>(operand) / 2);
+  return {{words[0], words[1], words[2], words[3]}};
+}
+
+bool has_fresh_signs(const LinearPrecision& precision, Operand operand) {
+  return precision.signs == SignSource::fresh && precision[operand] && precision[operand]->hadamard > 0;
 }
 
 /// One form of a matrix.
@@ -63,13 +76,64 @@ void quantize(const LinearCall& call, const MatrixView& x, const AmaxReport* ama
   report(call, second.operand, stats[1]);
 }
 
-LinearSaved saved_of(const Wanted& wanted, const MatrixView& x) {
-  return wanted.spec ? LinearSaved{x, wanted.out} : LinearSaved{x, nullptr};
+LinearSaved saved_of(const Wanted& wanted, const MatrixView& x, const Buffer* mean) {
+  return wanted.spec ? LinearSaved{x, wanted.out, mean} : LinearSaved{x};
 }
 
-/// x^T [in, tokens].
-GemmOperand wgrad_input(const LinearCall& call, const LinearSaved& saved) {
+/// A matrix in memory that is reused where it is large enough.
+MutableMatrixView matrix_in(Buffer& memory, const LinearCall& call, DType dtype, std::int64_t rows,
+                            std::int64_t cols) {
+  const auto bytes = static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8);
+  if (!memory.refit(bytes)) {
+    memory = {};  // first: both need not fit
+    memory = call.backend.allocate(bytes);
+  }
+  return {memory.data(), dtype, rows, cols, cols, 1};
+}
+/// f32 [1, cols] that matrix_in() made.
+MatrixView row_in(const Buffer& memory) {
+  const auto cols = static_cast<std::int64_t>(memory.size() / sizeof(float));
+  return {memory.data(), DType::f32, 1, cols, cols, 1};
+}
+
+MatrixView decoded(const LinearCall& call, const QuantizedTensor& codes, DType dtype, Buffer& memory) {
+  const MutableMatrixView values = matrix_in(memory, call, dtype, codes.rows, codes.cols);
+  call.backend.dequantize(codes, values);
+  return as_const(values);
+}
+
+MatrixView sums_of_columns(const LinearCall& call, const MatrixView& x, LinearWorkspace& workspace) {
+  const MutableMatrixView sums = matrix_in(workspace.sums, call, DType::f32, 1, x.cols);
+  call.backend.column_sums({x, sums});
+  return as_const(sums);
+}
+
+/// x - 1 mean^T in the workspace.
+MatrixView centred(const LinearCall& call, const MatrixView& x, LinearWorkspace& workspace, Buffer* mean) {
+  TETRAD_CHECK(mean != nullptr, "linear: the mean of x needs memory");
+  const MatrixView sums = sums_of_columns(call, x, workspace);
+  const MutableMatrixView values = matrix_in(workspace.values, call, x.dtype, x.rows, x.cols);
+  call.backend.centre({x, sums, matrix_in(*mean, call, DType::f32, 1, x.cols), values});
+  return as_const(values);
+}
+
+/// y += 1 (W mean)^T.
+void add_product_of_mean(const LinearCall& call, const LinearForward& op) {
+  const MutableMatrixView row = matrix_in(op.workspace.row, call, DType::f32, 1, op.y.cols);
+  call.backend.gemm(GemmOperand(row_in(*op.mean)), GemmOperand(op.weight_values), row);
+  call.backend.add_row({as_const(row), op.y});
+}
+
+/// x^T [in, tokens]. The workspace's first operand is free by now.
+GemmOperand wgrad_input(const LinearCall& call, const LinearBackward& op) {
+  const LinearSaved& saved = op.saved;
   if (saved.codes == nullptr) return GemmOperand(saved.x).transposed();
+  if (call.precision.wgrad_requantizes()) {
+    const MatrixView x = decoded(call, *saved.codes, op.dy.dtype, op.workspace.values);
+    quantize(call, x, nullptr,
+             {Operand::wgrad_x, call.spec(Operand::wgrad_x), Form::operand, &op.workspace.first});
+    return op.workspace.first;
+  }
   const GemmOperand codes(*saved.codes);
   return call.precision.wgrad_reads_fprop() ? codes.transposed() : codes;
 }
@@ -78,20 +142,21 @@ GemmOperand wgrad_input(const LinearCall& call, const LinearSaved& saved) {
 
 std::optional<QuantSpec> LinearCall::spec(Operand operand) const {
   std::optional<QuantSpec> spec = precision[operand];
-  if (spec && precision.per_step_signs) spec->signs = step_signs(key, operand);
+  if (spec && precision.signs == SignSource::per_step) spec->signs = step_signs(key, operand);
+  if (has_fresh_signs(precision, operand)) spec->signs = fresh_signs(key, operand);
   return spec;
 }
 
 bool weight_depends_on_step(const LinearPrecision& precision, Operand operand) {
   const std::optional<QuantSpec>& spec = precision[operand];
-  return spec && (precision.per_step_signs || spec->rounding != Rounding::nearest);
+  return spec && (precision.signs == SignSource::per_step || spec->is_random());
 }
 
 GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
                           WeightForm& form) {
   if (const std::optional<QuantSpec> spec = call.spec(operand)) {
     LinearCall of_step = call;
-    of_step.key = call.key.of_step();
+    if (!has_fresh_signs(call.precision, operand)) of_step.key = call.key.of_step();
     form.dense = {};
     quantize(of_step, weight, nullptr, {operand, spec, Form::operand, &form.codes});
   } else {
@@ -106,6 +171,11 @@ GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixV
   return weight_operand(operand, weight, form);
 }
 
+MatrixView linear_weight_values(const LinearCall& call, const WeightForm& fprop, DType storage,
+                                LinearWorkspace& workspace) {
+  return decoded(call, fprop.codes, storage, workspace.values);
+}
+
 GemmOperand weight_operand(Operand operand, const MatrixView& weight, const WeightForm& form) {
   if (form.codes.rows > 0) return form.codes;
   const GemmOperand dense = form.dense.size() > 0 ? form.dense.const_view() : weight;
@@ -116,24 +186,28 @@ LinearSaved linear_forward(const LinearCall& call, const LinearForward& op) {
   const bool saves = op.saved_codes != nullptr;
   Wanted operand{Operand::fprop_x, call.spec(Operand::fprop_x), Form::operand, &op.workspace.first};
   Wanted saved{Operand::wgrad_x, std::nullopt, Form::packed, op.saved_codes};
-  if (saves && call.precision.wgrad_reads_fprop()) {
+  if (saves && call.precision.saved_operand() == Operand::fprop_x) {
     operand.form = Form::packed;
     operand.out = op.saved_codes;
   } else if (saves) {
     saved.spec = call.spec(Operand::wgrad_x);
   }
-  quantize(call, op.x, op.amax, operand, saved);
+  const bool centres = call.precision.centre && (operand.spec || saved.spec);
+  const MatrixView x = centres ? centred(call, op.x, op.workspace, op.mean) : op.x;
+  quantize(call, x, centres ? nullptr : op.amax, operand, saved);
   call.backend.gemm(operand.spec ? GemmOperand(*operand.out) : GemmOperand(op.x), op.weight, op.y);
+  if (centres && operand.spec) add_product_of_mean(call, op);
   if (!saves) return {};
-  return saved_of(operand.out == op.saved_codes ? operand : saved, op.x);
+  return saved_of(operand.out == op.saved_codes ? operand : saved, op.x, centres ? op.mean : nullptr);
 }
 
-LinearSaved linear_save(const LinearCall& call, const MatrixView& x, QuantizedTensor& saved_codes,
-                        const AmaxReport* amax) {
+LinearSaved linear_save(const LinearCall& call, const LinearSave& op) {
   const Operand operand = call.precision.saved_operand();
-  const Wanted saved{operand, call.spec(operand), Form::packed, &saved_codes};
-  quantize(call, x, amax, saved);
-  return saved_of(saved, x);
+  const Wanted saved{operand, call.spec(operand), Form::packed, &op.codes};
+  const bool centres = call.precision.centre && saved.spec;
+  const MatrixView x = centres ? centred(call, op.x, op.workspace, op.mean) : op.x;
+  quantize(call, x, centres ? nullptr : op.amax, saved);
+  return saved_of(saved, op.x, centres ? op.mean : nullptr);
 }
 
 void linear_backward(const LinearCall& call, const LinearBackward& op) {
@@ -149,7 +223,9 @@ void linear_backward(const LinearCall& call, const LinearBackward& op) {
     call.backend.gemm(for_dgrad.spec ? GemmOperand(*for_dgrad.out) : GemmOperand(op.dy), *op.weight, *op.dx);
   if (!op.dw) return;
   call.backend.gemm(for_wgrad.spec ? GemmOperand(*for_wgrad.out) : GemmOperand(op.dy).transposed(),
-                    wgrad_input(call, op.saved), *op.dw, op.accumulate);
+                    wgrad_input(call, op), *op.dw, op.accumulate);
+  if (op.saved.mean != nullptr)  // dW += (dy^T 1) mean^T
+    call.backend.add_outer({sums_of_columns(call, op.dy, op.workspace), row_in(*op.saved.mean), *op.dw});
 }
 
 }  // namespace tetrad

@@ -51,6 +51,9 @@ using LinearStats = std::array<std::optional<QuantStats>, kOperands>;
 struct LinearWorkspace {
   QuantizedTensor first;
   QuantizedTensor second;
+  Buffer values;  //!< of W or x as fprop multiplied them, where they are quantized once more; of x centred
+  Buffer sums;    //!< of the columns of x or dy, where x is centred
+  Buffer row;     //!< what the mean of x adds to y
 };
 
 /// What all functions below have in common.
@@ -62,7 +65,7 @@ struct LinearCall {
   const LinearParts* parts = nullptr;  //!< null: every operand is a whole tensor
   LinearStats* stats = nullptr;        //!< added to, unless null
 
-  /// The spec of an operand with the signs of this step; nothing: it is not quantized.
+  /// The spec of an operand with the signs of this call; nothing: it is not quantized.
   std::optional<QuantSpec> spec(Operand operand) const;
 };
 
@@ -74,11 +77,17 @@ struct WeightForm {
 
 /// The weight [out, in] as fprop or dgrad (`operand`: fprop_w, dgrad_w) reads it: quantized, or in `storage`,
 /// written to `form` unless the weight is in that type already. The result refers to `weight` and `form`. It
-/// is the same for all microbatches of a step and valid until the weight changes or, if
-/// weight_depends_on_step(), the step does. If precision.weight_form_shared(), dgrad takes fprop's operand
-/// transposed and needs no form of its own.
+/// is valid until the weight changes, or the operand's spec in another call (by fresh signs), or, if
+/// weight_depends_on_step(), the step. If precision.weight_form_shared(), dgrad takes fprop's operand
+/// transposed and needs no form of its own; if precision.dgrad_requantizes(), `weight` is what
+/// linear_weight_values() returns.
 GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
                           WeightForm& form);
+
+/// The weight as fprop multiplied it, from the form that linear_weight() made for it: decoded to `storage` in
+/// the workspace, until that is used again.
+MatrixView linear_weight_values(const LinearCall& call, const WeightForm& fprop, DType storage,
+                                LinearWorkspace& workspace);
 
 /// The operand that linear_weight() returned, once more.
 GemmOperand weight_operand(Operand operand, const MatrixView& weight, const WeightForm& form);
@@ -86,11 +95,13 @@ GemmOperand weight_operand(Operand operand, const MatrixView& weight, const Weig
 /// Whether that form of the weight is different in every step, though the weight is the same.
 bool weight_depends_on_step(const LinearPrecision& precision, Operand operand);
 
-/// What wgrad reads of x: its codes along the tokens, those that fprop multiplied (wgrad_reads_fprop()), or x
-/// itself, which must then stay as it is.
+/// What wgrad reads of x: its codes along the tokens, those that fprop multiplied, to be multiplied by
+/// (wgrad_reads_fprop()) or quantized once more (wgrad_requantizes()), or x itself, which must then stay as
+/// it is.
 struct LinearSaved {
   MatrixView x;
   const QuantizedTensor* codes = nullptr;  //!< of precision.saved_operand(), if that is quantized
+  const Buffer* mean = nullptr;            //!< of x, f32, if the codes are those of x without it
 };
 
 struct LinearForward {
@@ -100,13 +111,22 @@ struct LinearForward {
   LinearWorkspace& workspace;
   QuantizedTensor* saved_codes = nullptr;  //!< where codes for wgrad go; null: nothing is saved
   const AmaxReport* amax = nullptr;        //!< amax of x, if its producer reported it
+  /// If precision.centres(): memory for the mean of x, kept with the codes, and the weight [out, in] itself.
+  Buffer* mean = nullptr;
+  MatrixView weight_values = {};
 };
 /// y = x W^T. Returns what linear_backward() needs, or nothing.
 LinearSaved linear_forward(const LinearCall& call, const LinearForward& op);
 
+struct LinearSave {
+  MatrixView x;
+  QuantizedTensor& codes;
+  LinearWorkspace& workspace;
+  const AmaxReport* amax = nullptr;
+  Buffer* mean = nullptr;  //!< as in LinearForward
+};
 /// Saves x as linear_forward() does, without the product.
-LinearSaved linear_save(const LinearCall& call, const MatrixView& x, QuantizedTensor& saved_codes,
-                        const AmaxReport* amax = nullptr);
+LinearSaved linear_save(const LinearCall& call, const LinearSave& op);
 
 struct LinearBackward {
   MatrixView dy;      //!< [tokens, out]

@@ -13,6 +13,8 @@ bool needs_amax(const std::optional<QuantSpec>& spec) { return spec && spec->for
 
 std::string_view name_of(Operand operand) { return kOperandNames[static_cast<std::size_t>(operand)]; }
 
+std::string_view name_of(Source source) { return source == Source::fprop ? "fprop" : "input"; }
+
 std::string_view gemm_of(Operand operand) { return name_of(operand).substr(0, 5); }
 
 int axis_of(Operand operand) { return operand == Operand::dgrad_w || gemm_of(operand) == "wgrad" ? 0 : 1; }
@@ -32,7 +34,8 @@ bool LinearPrecision::weight_form_shared() const {
 }
 
 bool LinearPrecision::uses_amax_of_x(bool saves_input) const {
-  return needs_amax((*this)[Operand::fprop_x]) || (saves_input && needs_amax((*this)[Operand::wgrad_x]));
+  if (centres()) return false;  // it is another matrix that is quantized
+  return needs_amax((*this)[Operand::fprop_x]) || (saves_input && needs_amax(saved_spec()));
 }
 
 bool LinearPrecision::uses_amax_of_dy() const {
@@ -54,10 +57,16 @@ std::string describe(const LinearPrecision& precision, std::string_view storage)
       text += fmt::format("{}{} ", i == 0 ? "" : " | ", gemm_of(operand));
     else
       text += " · ";
-    const bool reads_fprop = (operand == Operand::dgrad_w && precision.dgrad_reads_fprop()) ||
-                             (operand == Operand::wgrad_x && precision.wgrad_reads_fprop());
-    text += fmt::format("{} {}", name_of(operand).substr(6),
-                        spec ? describe(*spec) : std::string(reads_fprop ? "of fprop" : storage));
+    const bool is_fprops =
+        (operand == Operand::dgrad_w && (precision.dgrad_reads_fprop() || precision.dgrad_requantizes())) ||
+        (operand == Operand::wgrad_x && (precision.wgrad_reads_fprop() || precision.wgrad_requantizes()));
+    text += fmt::format("{} {}", name_of(operand).substr(6), is_fprops ? "of fprop" : "");
+    if (spec) text += (is_fprops ? ", " : "") + describe(*spec);
+    const bool is_x = operand == Operand::fprop_x || operand == Operand::wgrad_x;
+    if (spec && is_x && !is_fprops && precision.centre) text += ", centred";
+    if (!spec && !is_fprops) text += storage;
+    if (i % 2 == 1 && spec && spec->hadamard > 0 && precision.signs != SignSource::spec)
+      text += precision.signs == SignSource::fresh ? ", fresh signs" : ", signs per step";
   }
   return text;
 }

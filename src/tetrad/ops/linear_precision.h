@@ -28,20 +28,28 @@ std::string_view gemm_of(Operand operand);
 /// operands are consumed along their first dimension.
 int axis_of(Operand operand);
 
-/// What the backward pass reads of W and x where it does not quantize them.
+/// What W is to dgrad, and x to wgrad.
 enum class Source : std::uint8_t {
   input,  //!< themselves
   fprop,  //!< what fprop multiplied: Q(W) and Q(x), as a straight-through estimator does
+};
+std::string_view name_of(Source source);
+
+/// Where the signs of Hadamard transforms come from.
+enum class SignSource : std::uint8_t {
+  spec,      //!< the operands' specs
+  per_step,  //!< sixteen, repeated, drawn from the run's seed and the step
+  fresh,     //!< 128, drawn for each product of each layer in each microbatch
 };
 
 /// What one linear layer does at one point of a run.
 struct LinearPrecision {
   /// By Operand; nothing: the storage type, unquantized.
   std::array<std::optional<QuantSpec>, kOperands> operands;
-  bool per_step_signs =
-      false;  //!< signs of the Hadamard transform are drawn from the run's seed and the step
-
-  Source backward_source = Source::input;
+  SignSource signs = SignSource::spec;
+  bool centre = false;  //!< x is quantized without its mean over the tokens, which is multiplied as it is
+  Source weight_source = Source::input;  //!< of dgrad_w
+  Source input_source = Source::input;   //!< of wgrad_x
 
   const std::optional<QuantSpec>& operator[](Operand operand) const {
     return operands[static_cast<std::size_t>(operand)];
@@ -52,11 +60,19 @@ struct LinearPrecision {
 
   /// Dgrad can use fprop's weight codes transposed: square blocks, nothing else different.
   bool weight_codes_shared() const;
-  /// Dgrad reads fprop's codes of the weight, wgrad those of x, though their blocks run the other way.
-  bool dgrad_reads_fprop() const { return reads_fprop(Operand::fprop_w, Operand::dgrad_w); }
-  bool wgrad_reads_fprop() const { return reads_fprop(Operand::fprop_x, Operand::wgrad_x); }
+  /// Dgrad multiplies by fprop's codes of the weight, wgrad by those of x, though their blocks run the other
+  /// way.
+  bool dgrad_reads_fprop() const { return weight_is_fprops() && !(*this)[Operand::dgrad_w]; }
+  bool wgrad_reads_fprop() const { return input_is_fprops() && !(*this)[Operand::wgrad_x]; }
+  /// They decode those, and quantize the values as the operand says.
+  bool dgrad_requantizes() const {
+    return weight_is_fprops() && (*this)[Operand::dgrad_w] && !weight_codes_shared();
+  }
+  bool wgrad_requantizes() const { return input_is_fprops() && (*this)[Operand::wgrad_x]; }
+  /// Whether an operand made of x is centred.
+  bool centres() const { return centre && ((*this)[Operand::fprop_x] || (*this)[Operand::wgrad_x]); }
   /// The operand whose codes the forward pass keeps for wgrad, and how it is quantized; nothing: x is kept.
-  Operand saved_operand() const { return wgrad_reads_fprop() ? Operand::fprop_x : Operand::wgrad_x; }
+  Operand saved_operand() const { return input_is_fprops() ? Operand::fprop_x : Operand::wgrad_x; }
   const std::optional<QuantSpec>& saved_spec() const { return (*this)[saved_operand()]; }
   /// Dgrad reads fprop's form of the weight transposed: its codes, or the same unquantized matrix.
   bool weight_form_shared() const;
@@ -70,9 +86,8 @@ struct LinearPrecision {
   bool rows_are_independent() const;
 
  private:
-  bool reads_fprop(Operand forward, Operand backward) const {
-    return backward_source == Source::fprop && (*this)[forward] && !(*this)[backward];
-  }
+  bool weight_is_fprops() const { return weight_source == Source::fprop && (*this)[Operand::fprop_w]; }
+  bool input_is_fprops() const { return input_source == Source::fprop && (*this)[Operand::fprop_x]; }
 };
 
 /// One line for people: "fprop x nvfp4 1x16 · w nvfp4 16x16 | …".

@@ -35,6 +35,7 @@ class OperationMemory {
   virtual void product(const OperandShape& /*a*/, const OperandShape& /*b*/, DType /*out*/) {}
   /// One matrix of `count` elements; `statistics`: telemetry is measured.
   virtual void quantize(const QuantSpec& /*spec*/, std::int64_t /*count*/, bool /*statistics*/) {}
+  virtual void column_sums(std::int64_t /*rows*/, std::int64_t /*cols*/) {}
   virtual void embedding(std::int64_t /*tokens*/, std::int64_t /*width*/) {}
   virtual void attention(const AttentionShape& /*shape*/, DType /*dtype*/) {}
   virtual void mamba2(const Mamba2Shape& /*shape*/, std::int64_t /*kernel*/, DType /*dtype*/) {}

@@ -41,8 +41,10 @@ constexpr std::array<std::pair<std::string_view, Rounding>, 3> kRoundings{
      {"stochastic", Rounding::stochastic},
      {"stochastic-hardware", Rounding::stochastic_hardware}}};
 
-constexpr std::array<std::pair<std::string_view, Scaling>, 3> kNvfp4Scalings{
-    {{"nearest", Scaling::standard}, {"4/6", Scaling::four_six}, {"search", Scaling::search}}};
+constexpr std::array<std::pair<std::string_view, Scaling>, 4> kNvfp4Scalings{{{"nearest", Scaling::standard},
+                                                                              {"4/6", Scaling::four_six},
+                                                                              {"search", Scaling::search},
+                                                                              {"eden", Scaling::eden}}};
 constexpr std::array<std::pair<std::string_view, Scaling>, 2> kMxfp4Scalings{
     {{"floor", Scaling::standard}, {"up", Scaling::up}}};
 constexpr std::array<std::pair<std::string_view, Scaling>, 1> kFp8Scalings{{{"nearest", Scaling::standard}}};
@@ -158,6 +160,18 @@ void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::
                "{}: Hadamard size {} is not supported: use 0 (none), 2, 4, 8, 16, 32, 64 or 128", what,
                spec.hadamard);
 
+  if (spec.scaling == Scaling::eden) {
+    TETRAD_CHECK(
+        spec.hadamard >= nvfp4::kBlock,
+        "{}: eden corrects what rounding took from a rotated group, so it needs a Hadamard transform "
+        "of 16, 32, 64 or 128, not {}",
+        what, spec.hadamard);
+    TETRAD_CHECK(spec.block.rows == 1, "{}: eden is for 1x16 blocks, not {}", what, name_of(spec.block));
+    TETRAD_CHECK(spec.rounding == Rounding::nearest,
+                 "{}: eden draws scales, so that codes are rounded to nearest: leave stochastic rounding out",
+                 what);
+  }
+
   const int columns_axis = spec.axis;
   TETRAD_CHECK(cols % RandomStream::kGroup == 0,
                "{}: dimension {} has {} elements, which is not a multiple of 16 as {} blocks along it need: "
@@ -173,7 +187,7 @@ void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::
       spec.hadamard == 0 || cols % spec.hadamard == 0,
       "{}: dimension {} has {} elements, which is not a multiple of the Hadamard size {}: use a smaller one",
       what, columns_axis, cols, spec.hadamard);
-  TETRAD_CHECK(spec.rounding == Rounding::nearest || rows * cols / RandomStream::kGroup <= 0xFFFFFFFFll,
+  TETRAD_CHECK(!spec.is_random() || rows * cols / RandomStream::kGroup <= 0xFFFFFFFFll,
                "{}: {} x {} elements are more than the 2^36 that one stream of random bits covers", what,
                rows, cols);
 }

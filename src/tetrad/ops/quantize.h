@@ -45,8 +45,11 @@ struct QuantSpec {
   int axis = 1;  //!< the dimension of the input that blocks run along; 0 quantizes the transposed matrix
   Rounding rounding = Rounding::nearest;
   int hadamard = 0;  //!< size of the random Hadamard transform along the block axis; 0 = none
-  std::uint32_t signs = kFixedSigns;
+  SignMask signs = kFixedSigns;
   Scaling scaling = Scaling::standard;
+
+  /// Whether codes or scales are drawn.
+  bool is_random() const { return rounding != Rounding::nearest || scaling == Scaling::eden; }
   friend bool operator==(const QuantSpec&, const QuantSpec&) = default;
 };
 
@@ -92,7 +95,7 @@ struct QuantStats {
   void merge(const QuantStats& other);
 };
 
-/// Where a part of a tensor lies in the whole, so that stochastic rounding gives each element the same bits
+/// Where a part of a tensor lies in the whole, so that what is drawn for each element or block is the same
 /// however the tensor is split.
 struct PartOfTensor {
   std::int64_t first_row = 0;
@@ -101,7 +104,7 @@ struct PartOfTensor {
 };
 
 struct QuantizeOptions {
-  RandomStream random = {};  //!< used by stochastic rounding only
+  RandomStream random = {};  //!< used where QuantSpec::is_random()
   /// In the backend's memory: seed, step and microbatch are read from there when the operation runs, in the
   /// place of those in `random`. So that a recorded operation draws anew each time it is replayed.
   const RandomKey* key = nullptr;
@@ -159,7 +162,7 @@ BlockShape default_block(Format format);
 
 std::string_view name_of(Format format);
 std::string_view name_of(Rounding rounding);
-/// "nearest", "4/6", "search", "floor", "up".
+/// "nearest", "4/6", "search", "eden", "floor", "up".
 std::string_view name_of(Scaling scaling, Format format);
 std::string name_of(const BlockShape& block);
 Format format_from_name(std::string_view name);

@@ -12,7 +12,7 @@
 
 namespace tetrad {
 
-/// Every recipe; recipe.cpp has their tables.
+/// Every recipe; table.h has what they are.
 inline constexpr std::array<std::string_view, 5> kRecipeNames = {"bf16", "fp8", "mxfp4", "nvfp4", "tetrad"};
 /// Every format of an operand.
 inline constexpr std::array<std::string_view, 4> kFormatNames = {"bf16", "fp8", "mxfp4", "nvfp4"};
@@ -31,14 +31,15 @@ struct RhtConfig {
   std::optional<std::vector<std::string>>
       gemms;  //!< any of fprop, dgrad, wgrad; "none" in YAML is the empty list
   std::optional<std::int64_t> size;
-  std::string signs = "fixed";  //!< fixed | none | per-step
+  std::optional<std::string>
+      signs;  //!< fixed | none | per-step | fresh; nothing: fresh with eden, else fixed
   friend bool operator==(const RhtConfig&, const RhtConfig&) = default;
 };
 
 /// How the scales of blocks are found. Nothing: as the recipe says.
 struct ScaleConfig {
   std::optional<std::string> forward;   //!< NVFP4 operands of fprop: nearest | 4/6 | search
-  std::optional<std::string> backward;  //!< NVFP4 operands of dgrad and wgrad
+  std::optional<std::string> backward;  //!< NVFP4 operands of dgrad and wgrad: those, or eden
   std::optional<std::string> mxfp4;     //!< MXFP4 operands: up | floor
   friend bool operator==(const ScaleConfig&, const ScaleConfig&) = default;
 };
@@ -49,7 +50,8 @@ struct OperandConfig {
   std::optional<std::string> block;     //!< 1x16 | 16x16 | …
   std::optional<std::string> rounding;  //!< nearest | stochastic | stochastic-hardware
   std::optional<std::int64_t> hadamard;
-  std::optional<std::string> scale;  //!< nearest | 4/6 | search (NVFP4), up | floor (MXFP4)
+  std::optional<std::string> scale;   //!< nearest | 4/6 | search | eden (NVFP4), up | floor (MXFP4)
+  std::optional<std::string> source;  //!< dgrad.w and wgrad.x: input | fprop
   friend bool operator==(const OperandConfig&, const OperandConfig&) = default;
 };
 
@@ -70,6 +72,8 @@ struct PrecisionConfig {
   std::optional<bool> sr_hardware;  //!< u = r/256 as software for Blackwell does it
   std::optional<bool> weights_2d;
   ScaleConfig scale;
+  std::optional<std::string> source;  //!< of W and x in the backward pass: input | fprop
+  bool centre = false;                //!< x is quantized without its mean over the tokens
   /// Keys "fprop.x", "fprop.w", "dgrad.dy", "dgrad.w", "wgrad.dy", "wgrad.x".
   std::map<std::string, OperandConfig> operands;
   std::vector<PrecisionSwitch> schedule;

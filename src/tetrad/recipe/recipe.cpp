@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "tetrad/core/error.h"
+#include "tetrad/numerics/nvfp4.h"
+#include "tetrad/recipe/table.h"
 
 namespace tetrad {
 namespace {
@@ -15,38 +18,6 @@ constexpr std::array<Role, kOperands> kRoles = {Role::activation, Role::weight, 
                                                 Role::weight,     Role::gradient, Role::activation};
 
 Role role_of(Operand operand) { return kRoles[static_cast<std::size_t>(operand)]; }
-
-/// A recipe before the switches of a configuration: those of the paper, and our own.
-struct Table {
-  std::string_view name;
-  std::optional<Format> format;  //!< nothing: BF16
-  BlockShape vector_block;       //!< activations and gradients
-  BlockShape weight_block;
-  std::int64_t wgrad_hadamard;  //!< 0 = none
-  bool stochastic_gradients;
-  Scaling forward_scaling, backward_scaling;
-  std::int64_t high_first;  //!< blocks kept in BF16 at the start …
-  double high_last;         //!< … and at the end: a number of blocks, or a fraction of them if below 1
-};
-
-constexpr Scaling kStandard = Scaling::standard;
-constexpr std::array kTables = {
-    Table{"bf16", std::nullopt, {}, {}, 0, false, kStandard, kStandard, 0, 0},
-    Table{"fp8", Format::fp8, {1, 128}, {128, 128}, 0, false, kStandard, kStandard, 1, 2},
-    Table{"mxfp4", Format::mxfp4, {1, 32}, {1, 32}, 32, true, Scaling::up, Scaling::up, 0, 0.15},
-    Table{"nvfp4", Format::nvfp4, {1, 16}, {16, 16}, 16, true, kStandard, kStandard, 0, 0.15},
-    Table{"tetrad", Format::nvfp4, {1, 16}, {1, 16}, 16, true, Scaling::search, kStandard, 0, 0.15},
-};
-
-static_assert(std::ranges::equal(kTables, kRecipeNames, {}, &Table::name));
-
-const Table& find_table(std::string_view name) {
-  const auto* found =
-      std::find_if(kTables.begin(), kTables.end(), [&](const Table& t) { return t.name == name; });
-  TETRAD_CHECK(found != kTables.end(), "precision: unknown recipe '{}'; valid recipes: {}", name,
-               fmt::join(kRecipeNames, ", "));
-  return *found;
-}
 
 bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
@@ -63,7 +34,7 @@ void check_members(const std::optional<std::vector<std::string>>& list,
 void check_one_of(const std::optional<std::string>& said, std::initializer_list<std::string_view> allowed,
                   const char* key) {
   TETRAD_CHECK(!said || std::find(allowed.begin(), allowed.end(), *said) != allowed.end(),
-               "precision.scale.{}: '{}' is none of {}", key, *said, fmt::join(allowed, ", "));
+               "precision.{}: '{}' is none of {}", key, *said, fmt::join(allowed, ", "));
 }
 
 bool any_matches(const std::vector<std::string>& patterns, std::string_view name) {
@@ -72,7 +43,7 @@ bool any_matches(const std::vector<std::string>& patterns, std::string_view name
 }
 
 /// Format, axis and blocks of an operand as the table has them.
-QuantSpec plain_spec(const Table& table, Operand operand) {
+QuantSpec plain_spec(const RecipeTable& table, Operand operand) {
   const bool is_weight = role_of(operand) == Role::weight;
   return {.format = table.format.value(),
           .block = is_weight ? table.weight_block : table.vector_block,
@@ -88,6 +59,8 @@ void raise_to_fp8(LinearPrecision& precision) {
     if (spec->format != Format::fp8) spec = plain_spec(find_table("fp8"), operand);
     spec->hadamard = 0;  // a transform is for both operands of a product
   }
+  precision.weight_source = precision.input_source = Source::input;
+  precision.centre = false;
 }
 
 /// Squares, or runs along the reduction dimension.
@@ -140,7 +113,7 @@ void make_straight_through(LinearPrecision& precision) {
   const auto is_quantized = [&](Operand operand) { return precision[operand].has_value(); };
   constexpr std::array kBackward = {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x};
   if (std::ranges::none_of(kBackward, is_quantized) && !transforms_fprop(precision))
-    precision.backward_source = Source::fprop;
+    precision.weight_source = precision.input_source = Source::fprop;
 }
 
 }  // namespace
@@ -148,12 +121,11 @@ void make_straight_through(LinearPrecision& precision) {
 Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(config)), blocks_(blocks) {
   check_members(config_.rht.gemms, {"fprop", "dgrad", "wgrad"}, "rht.gemms");
   check_members(config_.sr, {"gradients", "activations", "weights"}, "sr");
-  for (const auto& [said, key] :
-       {std::pair(&config_.scale.forward, "forward"), {&config_.scale.backward, "backward"}})
-    check_one_of(*said, {"nearest", "4/6", "search"}, key);
-  check_one_of(config_.scale.mxfp4, {"up", "floor"}, "mxfp4");
-  TETRAD_CHECK(config_.rht.signs == "fixed" || config_.rht.signs == "none" || config_.rht.signs == "per-step",
-               "precision.rht.signs: '{}' is none of fixed, none, per-step", config_.rht.signs);
+  check_one_of(config_.scale.forward, {"nearest", "4/6", "search"}, "scale.forward");
+  check_one_of(config_.scale.backward, {"nearest", "4/6", "search", "eden"}, "scale.backward");
+  check_one_of(config_.scale.mxfp4, {"up", "floor"}, "scale.mxfp4");
+  check_one_of(config_.rht.signs, {"fixed", "none", "per-step", "fresh"}, "rht.signs");
+  check_one_of(config_.source, {"input", "fprop"}, "source");
   for (const auto& [key, unused] : config_.operands)
     TETRAD_CHECK(std::find(kOperandNames.begin(), kOperandNames.end(), key) != kOperandNames.end(),
                  "precision.operands: '{}' is none of {}", key, fmt::join(kOperandNames, ", "));
@@ -167,21 +139,28 @@ Recipe::Recipe(PrecisionConfig config, std::int64_t blocks) : config_(std::move(
   }
 }
 
+bool Recipe::is_eden(Operand operand, const std::optional<Format>& format) const {
+  return config_.scale.backward == "eden" && format == Format::nvfp4 && gemm_of(operand) != "fprop";
+}
+
 QuantSpec Recipe::base_spec(std::string_view recipe, Operand operand) const {
-  const Table& base = find_table(recipe);
+  const RecipeTable& base = find_table(recipe);
   const Role role = role_of(operand);
+  // MS-EDEN brings what it needs, unless something else is said: rows of 16, nearest codes, large transforms.
+  const bool eden = is_eden(operand, base.format);
   QuantSpec spec = plain_spec(base, operand);
   if (role == Role::weight && config_.weights_2d) spec.block = weight_block(spec.block, *config_.weights_2d);
+  if (eden) spec.block = weight_block(spec.block, false);
   const bool is_stochastic = config_.sr ? contains(*config_.sr, role_name(role))
-                                        : base.stochastic_gradients && role == Role::gradient;
+                                        : base.stochastic_gradients && role == Role::gradient && !eden;
   if (is_stochastic)
     spec.rounding =
         config_.sr_hardware.value_or(false) ? Rounding::stochastic_hardware : Rounding::stochastic;
-  const bool transformed = config_.rht.gemms ? contains(*config_.rht.gemms, gemm_of(operand))
-                                             : base.wgrad_hadamard > 0 && gemm_of(operand) == "wgrad";
-  if (transformed)
-    spec.hadamard =
-        hadamard_size(config_.rht.size.value_or(base.wgrad_hadamard > 0 ? base.wgrad_hadamard : 16));
+  const bool transformed = config_.rht.gemms
+                               ? contains(*config_.rht.gemms, gemm_of(operand))
+                               : eden || (base.wgrad_hadamard > 0 && gemm_of(operand) == "wgrad");
+  const std::int64_t usual_size = base.wgrad_hadamard > 0 ? base.wgrad_hadamard : 16;
+  if (transformed) spec.hadamard = hadamard_size(config_.rht.size.value_or(eden ? kMaxHadamard : usual_size));
   if (config_.rht.signs == "none") spec.signs = kNoSigns;
   spec.scaling = scaling_of(recipe, operand, spec);
   return spec;
@@ -194,7 +173,7 @@ Scaling Recipe::scaling_of(std::string_view recipe, Operand operand, const Quant
   const std::optional<std::string>& nvfp4 = is_forward ? config_.scale.forward : config_.scale.backward;
   const std::optional<std::string>& said = spec.format == Format::mxfp4 ? config_.scale.mxfp4 : nvfp4;
   if (said && spec.format != Format::fp8) return scaling_from_name(*said, spec.format);
-  if (const Table& base = find_table(recipe); base.format == spec.format)
+  if (const RecipeTable& base = find_table(recipe); base.format == spec.format)
     return is_forward ? base.forward_scaling : base.backward_scaling;
   return spec.format == Format::mxfp4 ? Scaling::up : Scaling::standard;
 }
@@ -216,6 +195,8 @@ void Recipe::apply_override(std::string_view recipe, Operand operand, std::optio
       spec->scaling = scaling_of(recipe, operand, *spec);
     }
   }
+  TETRAD_CHECK(!said.source || operand == Operand::dgrad_w || operand == Operand::wgrad_x,
+               "precision.operands.{}: only dgrad.w and wgrad.x have a source", name_of(operand));
   TETRAD_CHECK(spec || !(said.block || said.rounding || said.hadamard || said.scale),
                "precision.operands.{}: it is not quantized here; say its format too", name_of(operand));
   if (said.block) spec->block = block_from_name(*said.block);
@@ -223,13 +204,14 @@ void Recipe::apply_override(std::string_view recipe, Operand operand, std::optio
   if (said.hadamard) spec->hadamard = hadamard_size(*said.hadamard);
   try {
     if (said.scale) spec->scaling = scaling_from_name(*said.scale, spec->format);
+    if (said.scale == "eden" && !said.rounding) spec->rounding = Rounding::nearest;
   } catch (const Error& error) {
     fail("precision.operands.{}.scale: {}", name_of(operand), error.what());
   }
 }
 
 LinearPrecision Recipe::table(std::string_view recipe) const {
-  const Table& base = find_table(recipe);
+  const RecipeTable& base = find_table(recipe);
   LinearPrecision result;
   // A schedule's time in BF16 is BF16; what is said about single operands is for the rest of the run.
   if (!base.format && !config_.schedule.empty()) return result;
@@ -246,12 +228,33 @@ LinearPrecision Recipe::table(std::string_view recipe) const {
     if (result[operand])  // with a shape that every quantizer takes: layers check their own
       validate(*result[operand], kMaxHadamard, kMaxHadamard, fmt::format("precision, {}", name_of(operand)));
   }
-  result.per_step_signs = config_.rht.signs == "per-step";
+  const auto is_corrected = [](const std::optional<QuantSpec>& spec) {
+    return spec && spec->scaling == Scaling::eden;
+  };
+  const bool any_corrected = std::ranges::any_of(result.operands, is_corrected);
+  const std::string signs = config_.rht.signs.value_or(any_corrected ? "fresh" : "fixed");
+  if (signs == "per-step") result.signs = SignSource::per_step;
+  if (signs == "fresh") result.signs = SignSource::fresh;
+  TETRAD_CHECK(
+      result.signs != SignSource::fresh || !transforms_fprop(result),
+      "precision.rht: fresh signs are for dgrad and wgrad, and fprop is transformed here: leave it out "
+      "of gemms, or use signs: per-step");
+  result.weight_source = source_of(Operand::dgrad_w, result);
+  result.input_source = source_of(Operand::wgrad_x, result);
   return result;
 }
 
+Source Recipe::source_of(Operand operand, const LinearPrecision& precision) const {
+  const bool corrected = precision[operand] && precision[operand]->scaling == Scaling::eden;
+  std::string source = corrected && !transforms_fprop(precision) ? "fprop" : "input";
+  if (config_.source) source = *config_.source;
+  if (const auto said = config_.operands.find(std::string(name_of(operand))); said != config_.operands.end())
+    source = said->second.source.value_or(source);
+  return source == name_of(Source::fprop) ? Source::fprop : Source::input;
+}
+
 Recipe::QuantizedBlocks Recipe::quantized_blocks(std::string_view recipe) const {
-  const Table& base = find_table(recipe);
+  const RecipeTable& base = find_table(recipe);
   const double last_default =
       base.high_last < 1 ? std::ceil(base.high_last * static_cast<double>(blocks_)) : base.high_last;
   const std::int64_t first = config_.high_precision.first.value_or(base.high_first);
@@ -270,23 +273,47 @@ Recipe::Phase Recipe::make_phase(std::string_view forward, std::string_view back
                "precision.schedule: a backward pass in {} reads the operands of the forward pass, which are "
                "transformed here: leave fprop out of rht, or quantize the backward pass too",
                backward);
+  const bool reads_fprop =
+      backward_table.weight_source == Source::fprop || backward_table.input_source == Source::fprop;
+  TETRAD_CHECK(!reads_fprop || !transforms_fprop(forward_table),
+               "precision.source: the backward pass cannot read the operands of fprop, which are transformed "
+               "here: leave fprop out of rht, or use source: input");
   const auto take = [](LinearPrecision& precision, const LinearPrecision& from,
                        std::initializer_list<Operand> operands) {
     for (const Operand operand : operands) precision[operand] = from[operand];
-    precision.per_step_signs = from.per_step_signs;
+    precision.signs = from.signs;
   };
-  for (const bool in_forward : {false, true})
-    for (const bool in_backward : {false, true})
-      for (const bool fp8 : {false, true}) {
-        LinearPrecision& precision = phase.precision(in_forward, in_backward, fp8);
-        if (in_forward) take(precision, forward_table, {Operand::fprop_x, Operand::fprop_w});
-        if (in_backward)
-          take(precision, backward_table,
-               {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
-        if (fp8) raise_to_fp8(precision);
-        make_straight_through(precision);
-      }
+  for (std::size_t i = 0; i < phase.precisions.size(); ++i) {
+    const Phase::Kind kind{(i & 4) != 0, (i & 2) != 0, (i & 1) != 0, 16 << i / 8};
+    LinearPrecision& precision = phase.precision(kind);
+    precision.centre = config_.centre;
+    if (kind.in_forward) take(precision, forward_table, {Operand::fprop_x, Operand::fprop_w});
+    if (kind.in_backward) {
+      take(precision, backward_table,
+           {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x});
+      precision.weight_source = backward_table.weight_source;
+      precision.input_source = backward_table.input_source;
+    }
+    fit_transforms(precision, kind.transform);
+    if (kind.fp8) raise_to_fp8(precision);
+    if (config_.source != "input") make_straight_through(precision);
+  }
   return phase;
+}
+
+void Recipe::fit_transforms(LinearPrecision& precision, int largest) const {
+  constexpr std::array kOfDgrad = {Operand::dgrad_dy, Operand::dgrad_w};
+  const auto is_said = [&](Operand operand) {
+    const auto found = config_.operands.find(std::string(name_of(operand)));
+    return found != config_.operands.end() && found->second.hadamard;
+  };
+  if (config_.rht.size || std::ranges::any_of(kOfDgrad, is_said)) return;
+  const auto is_corrected = [&](Operand operand) {
+    return precision[operand] && precision[operand]->scaling == Scaling::eden;
+  };
+  if (std::ranges::none_of(kOfDgrad, is_corrected)) return;
+  for (const Operand operand : kOfDgrad)
+    if (precision[operand]) precision[operand]->hadamard = std::min(precision[operand]->hadamard, largest);
 }
 
 bool Recipe::stays_fp8(const LayerId& layer) const {
@@ -304,7 +331,8 @@ const LinearPrecision& Recipe::at(const LayerId& layer, double progress) const {
   const bool named = any_matches(config_.high_precision.match, layer.name);
   const bool in_forward = !named && phase.forward.contains(layer.block);
   const bool in_backward = !named && phase.backward.contains(layer.block);
-  return phase.precision(in_forward, in_backward, stays_fp8(layer));
+  const auto transform = static_cast<int>(std::gcd(layer.outputs, std::int64_t{kMaxHadamard}));
+  return phase.precision({in_forward, in_backward, stays_fp8(layer), std::max(transform, nvfp4::kBlock)});
 }
 
 DType storage_type(const PrecisionConfig& config) {

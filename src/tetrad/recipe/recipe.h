@@ -3,6 +3,7 @@
 // Which quantizer each operand of each GEMM of each linear layer gets, and when. Recipes are tables.
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,9 @@ namespace tetrad {
 
 /// A linear layer as recipes select it.
 struct LayerId {
-  std::string_view name;   //!< "blocks.3.qkv"
-  std::int64_t block = 0;  //!< index in the decoder
+  std::string_view name;     //!< "blocks.3.qkv"
+  std::int64_t block = 0;    //!< index in the decoder
+  std::int64_t outputs = 0;  //!< along which dgrad transforms; 0: a multiple of every transform's size
 };
 
 class Recipe {
@@ -49,17 +51,21 @@ class Recipe {
   struct Phase {
     Names names;
     QuantizedBlocks forward, backward;
-    std::array<LinearPrecision, 8> precisions;
+    /// Layers differ in whether their forward pass is quantized, whether their backward pass is, whether FP8
+    /// is the least, and in the largest transform along their outputs: 16, 32, 64 or 128.
+    struct Kind {
+      bool in_forward, in_backward, fp8;
+      int transform;
+    };
+    std::array<LinearPrecision, 32> precisions;
 
-    /// Whether the forward pass is quantized, whether the backward pass is, and whether FP8 is the least.
-    LinearPrecision& precision(bool in_forward, bool in_backward, bool fp8) {
-      return precisions[index(in_forward, in_backward, fp8)];
-    }
-    const LinearPrecision& precision(bool in_forward, bool in_backward, bool fp8) const {
-      return precisions[index(in_forward, in_backward, fp8)];
-    }
-    static std::size_t index(bool in_forward, bool in_backward, bool fp8) {
-      return (in_forward ? 4U : 0U) + (in_backward ? 2U : 0U) + (fp8 ? 1U : 0U);
+    LinearPrecision& precision(const Kind& kind) { return precisions[index(kind)]; }
+    const LinearPrecision& precision(const Kind& kind) const { return precisions[index(kind)]; }
+    static std::size_t index(const Kind& kind) {
+      const auto transform =
+          static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(kind.transform)));
+      return (transform - 4) * 8 + (kind.in_forward ? 4U : 0U) + (kind.in_backward ? 2U : 0U) +
+             (kind.fp8 ? 1U : 0U);
     }
   };
 
@@ -69,6 +75,12 @@ class Recipe {
   /// A recipe with the configuration's switches; base_spec() before what is said about single operands.
   LinearPrecision table(std::string_view recipe) const;
   QuantSpec base_spec(std::string_view recipe, Operand operand) const;
+  /// Whether MS-EDEN was asked for where an operand is in this format.
+  bool is_eden(Operand operand, const std::optional<Format>& format) const;
+  /// Transforms of dgrad that MS-EDEN brought along are at most that large.
+  void fit_transforms(LinearPrecision& precision, int largest) const;
+  /// What W of dgrad or x of wgrad are, given all operands.
+  Source source_of(Operand operand, const LinearPrecision& precision) const;
   /// What configuration or recipe say about the scales of an operand in this format and these blocks.
   Scaling scaling_of(std::string_view recipe, Operand operand, const QuantSpec& spec) const;
   void apply_override(std::string_view recipe, Operand operand, std::optional<QuantSpec>& spec) const;

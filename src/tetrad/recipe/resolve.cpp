@@ -8,21 +8,27 @@
 namespace tetrad {
 namespace {
 
-/// How a recipe treats its layers, without any setting beside its name.
-LinearPrecision plain_precision(const std::string& recipe) {
+/// A recipe without any setting beside its name, but for MS-EDEN, which brings others along.
+PrecisionConfig plain(const std::string& recipe, bool eden = false) {
   PrecisionConfig config;
   config.recipe = recipe;
+  if (eden) config.scale.backward = "eden";
+  return config;
+}
+
+/// How that treats its layers.
+LinearPrecision plain_precision(const std::string& recipe, bool eden = false) {
+  PrecisionConfig config = plain(recipe, eden);
   config.high_precision.first = config.high_precision.last = 0;
   return Recipe(config, 1).at({}, 0);
 }
 
 /// A recipe's choices of everything that it may choose.
-PrecisionConfig choices_of(const std::string& recipe, std::int64_t blocks) {
-  PrecisionConfig choices;
-  choices.recipe = recipe;
-  const Recipe plain(choices, blocks);
+PrecisionConfig choices_of(const std::string& recipe, std::int64_t blocks, bool eden) {
+  PrecisionConfig choices = plain(recipe, eden);
+  const Recipe unchanged(choices, blocks);
   const auto stays_high = [&](std::int64_t block) {
-    return !plain.at({.name = {}, .block = block}, 0)[Operand::fprop_x];
+    return !unchanged.at({.name = {}, .block = block}, 0)[Operand::fprop_x];
   };
   std::int64_t first = 0;
   while (first < blocks && stays_high(first)) ++first;
@@ -33,7 +39,7 @@ PrecisionConfig choices_of(const std::string& recipe, std::int64_t blocks) {
     choices.high_precision.last = last;
   }
 
-  const LinearPrecision precision = plain_precision(recipe);
+  const LinearPrecision precision = plain_precision(recipe, eden);
   const auto is_stochastic = [&](Operand operand) {
     return precision[operand]->rounding != Rounding::nearest;
   };
@@ -58,6 +64,8 @@ PrecisionConfig choices_of(const std::string& recipe, std::int64_t blocks) {
       choices.rht.gemms->emplace_back(gemm_of(operand));
       choices.rht.size = size;
     }
+  choices.rht.signs = precision.signs == SignSource::fresh ? "fresh" : "fixed";
+  choices.source = name_of(precision.input_source);
   return choices;
 }
 
@@ -78,7 +86,9 @@ std::vector<std::string> quantizing_recipes(const PrecisionConfig& config) {
 
 PrecisionConfig resolved(PrecisionConfig config, std::int64_t blocks) {
   std::vector<PrecisionConfig> choices;
-  for (const std::string& name : quantizing_recipes(config)) choices.push_back(choices_of(name, blocks));
+  const bool eden = config.scale.backward == "eden";
+  for (const std::string& name : quantizing_recipes(config))
+    choices.push_back(choices_of(name, blocks, eden));
   const auto take = [&](auto&& member) {
     auto& value = member(config);
     if (value || choices.empty()) return;
@@ -94,7 +104,9 @@ PrecisionConfig resolved(PrecisionConfig config, std::int64_t blocks) {
   take([](PrecisionConfig & c) -> auto& { return c.scale.backward; });
   take([](PrecisionConfig & c) -> auto& { return c.scale.mxfp4; });
   take([](PrecisionConfig & c) -> auto& { return c.rht.gemms; });
-  take([](PrecisionConfig & c) -> auto& { return c.rht.size; });
+  if (!eden) take([](PrecisionConfig & c) -> auto& { return c.rht.size; });  // which varies with the layer
+  take([](PrecisionConfig & c) -> auto& { return c.rht.signs; });
+  if (eden) take([](PrecisionConfig & c) -> auto& { return c.source; });
 
   std::string forward = config.recipe;
   std::string backward = config.recipe;

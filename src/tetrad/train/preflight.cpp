@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "tetrad/config/scalar.h"
 #include "tetrad/core/error.h"
@@ -40,6 +42,26 @@ void check_patterns(std::string_view key, const std::vector<std::string>& patter
         layers.back());
 }
 
+/// What a product of a layer sums over, but for wgrad, where it is the tokens.
+std::int64_t depth_of(Operand operand, const LinearShape& linear) {
+  return gemm_of(operand) == "fprop" ? linear.in : linear.out;
+}
+
+/// Calls body(name of the layer, its shape, its precision) for every layer at every time of the run.
+template <typename Body>
+void for_each_precision(const Config& config, const Body& body) {
+  const Recipe recipe(config.precision, config.model.blocks());
+  std::vector<double> times = {0};
+  for (const PrecisionSwitch& change : config.precision.schedule) times.push_back(change.at);
+  for (const double progress : times)
+    for (std::int64_t block = 0; block < config.model.blocks(); ++block)
+      for (const LinearShape& linear :
+           linear_shapes(config.model, config.model.pattern[static_cast<std::size_t>(block)])) {
+        const std::string name = fmt::format("blocks.{}.{}", block, linear.name);
+        body(name, linear, recipe.at({name, block, linear.out}, progress));
+      }
+}
+
 double gigabytes(double bytes) { return bytes / 1e9; }
 
 }  // namespace
@@ -54,6 +76,30 @@ void check_kept_layers(const Config& config) {
       "precision.high_precision keeps the first {} and the last {} blocks in BF16, but the model has "
       "only {}: keep fewer (recipe: bf16 keeps all of them)",
       kept.first.value_or(0), kept.last.value_or(0), config.model.blocks());
+}
+
+void check_transforms(const Config& config) {
+  constexpr std::array kAlongFeatures = {Operand::fprop_x, Operand::dgrad_dy};
+  const auto size_of = [](const LinearPrecision& precision, Operand operand) -> std::int64_t {
+    return precision[operand] ? precision[operand]->hadamard : 0;
+  };
+  std::int64_t fitting = kMaxHadamard;
+  for_each_precision(config, [&](const auto&, const LinearShape& linear, const LinearPrecision& precision) {
+    for (const Operand operand : kAlongFeatures)
+      if (size_of(precision, operand) > 0) fitting = std::gcd(fitting, depth_of(operand, linear));
+  });
+  for_each_precision(config, [&](const std::string& name, const LinearShape& linear,
+                                 const LinearPrecision& precision) {
+    for (const Operand operand : kAlongFeatures) {
+      const std::int64_t size = size_of(precision, operand);
+      const std::int64_t depth = depth_of(operand, linear);
+      TETRAD_CHECK(size == 0 || depth % size == 0,
+                   "precision: {} has {} {}, which {} transforms in groups of {}: use precision.rht.size={}, "
+                   "which fits all layers, or keep this one in BF16 (precision.high_precision.match)",
+                   name, depth, gemm_of(operand) == "fprop" ? "inputs" : "outputs", gemm_of(operand), size,
+                   fitting);
+    }
+  });
 }
 
 std::vector<SourceUse> source_uses(const Dataset& dataset) {

@@ -19,6 +19,9 @@ namespace tetrad {
 /// more blocks than there are.
 void check_kept_layers(const Config& config);
 
+/// Throws Error (bad input) if a layer's width is not a multiple of the Hadamard transform along it.
+void check_transforms(const Config& config);
+
 /// What a run takes from a source.
 struct SourceUse {
   std::string name;

@@ -32,7 +32,9 @@ bool may_be_changed(const std::string& key) {
          key.starts_with("data.phases") || key.starts_with("data.sources.");
 }
 
-std::vector<SettingChange> changed_settings(const Config& saved, const Config& now) {
+std::vector<SettingChange> changed_settings(Config saved, const Config& now) {
+  // Before signs could be left to the recipe, fixed stood for nothing said.
+  if (!now.precision.rht.signs && saved.precision.rht.signs == "fixed") saved.precision.rht.signs.reset();
   const auto texts = [](const Config& config) {
     const auto leaves = leaf_texts(config);
     return std::map<std::string, std::string>(leaves.begin(), leaves.end());

@@ -29,7 +29,7 @@ struct SettingChange {
 };
 
 /// What differs of the settings that decide what a run computes.
-std::vector<SettingChange> changed_settings(const Config& saved, const Config& now);
+std::vector<SettingChange> changed_settings(Config saved, const Config& now);
 
 /// Throws Error (bad input) that names a setting which may not change and differs. `saved_in` is where the
 /// first configuration comes from; `changes_are_meant`: what may_be_changed() may differ.

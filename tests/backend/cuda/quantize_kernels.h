@@ -10,6 +10,7 @@
 
 #include "support/cpu.h"
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cuda/quantize/nvfp4_rows.cuh"
 #include "tetrad/backend/cuda/quantize/problem.h"
 
 namespace tetrad::cuda::testing {
@@ -55,6 +56,22 @@ struct Between {
     p.chosen = chosen.data();
   }
 };
+
+/// What a lane of nvfp4_rows.cu stores for its block, without the exchange of halves.
+inline void store_row_block(const QuantProblem& p, std::int64_t row, std::int64_t col, const RowBlock& block,
+                            std::uint32_t (&pairs)[8]) {
+  const std::int64_t at = (row * p.cols + col) / kGroup;
+  if (p.form == Form::operand) {
+    for (int half = 0; half < 2; ++half)
+      row_operand(block.magnitudes[half], twice(E4m3::decode(block.scale_byte)), pairs + 4 * half);
+    std::memcpy(static_cast<std::byte*>(p.codes) + at * 32, pairs, 32);
+    return;
+  }
+  const std::uint32_t codes[2] = {row_codes(block.magnitudes[0], pairs),
+                                  row_codes(block.magnitudes[1], pairs + 4)};
+  std::memcpy(static_cast<std::byte*>(p.codes) + at * 8, codes, 8);
+  static_cast<std::uint8_t*>(p.scales)[at] = static_cast<std::uint8_t>(block.scale_byte);
+}
 
 inline bool same(const Buffer& a, const Buffer& b) {
   return a.size() == b.size() && (a.size() == 0 || std::memcmp(a.data(), b.data(), a.size()) == 0);

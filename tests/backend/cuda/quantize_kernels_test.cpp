@@ -32,6 +32,7 @@ using testing::operand_of;
 using testing::options_of;
 using testing::prepare;
 using testing::Result;
+using testing::store_row_block;
 using tetrad::testing::cpu_backend;
 using tetrad::testing::QuantCase;
 
@@ -52,8 +53,8 @@ void with_run(const QuantProblem& p, const Body& body) {
 void find_amax_in_runs(const QuantProblem& p) {
   with_run(p, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
     for (std::int64_t i = 0; i < p.runs(); ++i) raise(&p.state->amax_bits, find_amax_of_run<T, kRun>(p, i));
-    if (is_choice(p.scaling) && !p.is_poisoned())
-      for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) choose_scales<T, kRun>(p, i);
+    if (depends_on_values(p.scaling) && !p.is_poisoned())
+      for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) find_scales<T, kRun>(p, i);
   });
 }
 
@@ -97,7 +98,7 @@ Result quantize_in_row_blocks(const MatrixView& x, const QuantSpec& spec, const 
   const auto load = [&](std::int64_t row, std::int64_t col, std::uint32_t(&pairs)[8]) {
     std::memcpy(pairs, static_cast<const Bf16*>(p.x) + row * p.row_stride + col, sizeof(pairs));
   };
-  with_encoding(p, [&](auto transform, auto stochastic, auto operand, auto choice) {
+  with_encoding(p, [&](auto transform, auto stochastic, auto /*operand*/, auto choice) {
     std::uint32_t pairs[8];
     for (std::int64_t row = 0; row < p.rows; ++row)
       for (std::int64_t col = 0; col < p.cols; col += 16) {
@@ -111,17 +112,7 @@ Result quantize_in_row_blocks(const MatrixView& x, const QuantSpec& spec, const 
         const PhiloxWords random = p.random_words(row, col);
         const RowBlock block =
             encode_row_block<stochastic, transform, choice>(tensor, p.scaling, random, bias_of(p), pairs);
-        const std::int64_t at = (row * p.cols + col) / 16;
-        if (operand) {
-          for (int half = 0; half < 2; ++half)
-            row_operand(block.magnitudes[half], twice(E4m3::decode(block.scale_byte)), pairs + 4 * half);
-          std::memcpy(static_cast<std::byte*>(p.codes) + at * 32, pairs, 32);
-          continue;
-        }
-        const std::uint32_t codes[2] = {row_codes(block.magnitudes[0], pairs),
-                                        row_codes(block.magnitudes[1], pairs + 4)};
-        std::memcpy(static_cast<std::byte*>(p.codes) + at * 8, codes, 8);
-        static_cast<std::uint8_t*>(p.scales)[at] = static_cast<std::uint8_t>(block.scale_byte);
+        store_row_block(p, row, col, block, pairs);
       }
   });
   return result;

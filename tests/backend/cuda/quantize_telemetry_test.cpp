@@ -49,8 +49,8 @@ template <typename T, int kRun>
 QuantPart measured_in_runs_of(const QuantProblem& p, QuantizedTensor& tensor, const Fault& fault) {
   QuantPart part;
   for (std::int64_t i = 0; i < p.runs(); ++i) raise(&p.state->amax_bits, find_amax_of_run<T, kRun>(p, i));
-  if (is_choice(p.scaling))
-    for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) choose_scales<T, kRun>(p, i);
+  if (depends_on_values(p.scaling))
+    for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) find_scales<T, kRun>(p, i);
   with_codec(p.format, p.tensor_amax(), p.scaling, [&]<typename Codec>(const Codec& codec) {
     store_tensor_results(p, codec);
     for (std::int64_t i = 0; i < p.runs(); ++i) encode_run<T, Codec, kRun>(p, codec, i);

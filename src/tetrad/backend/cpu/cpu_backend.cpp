@@ -9,6 +9,7 @@
 #include "tetrad/backend/cpu/activation.h"
 #include "tetrad/backend/cpu/adamw.h"
 #include "tetrad/backend/cpu/attention.h"
+#include "tetrad/backend/cpu/centring.h"
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cpu/deviation.h"
 #include "tetrad/backend/cpu/elementwise.h"
@@ -145,6 +146,10 @@ class CpuBackend final : public Backend {
   void activation(const ActivationBackward& op) override { cpu::activation(threads_, op); }
   void add(const Add& op) override { cpu::add(threads_, op); }
   void cast(const Cast& op) override { cpu::cast(threads_, op); }
+  void column_sums(const ColumnSums& op) override { cpu::column_sums(threads_, op); }
+  void centre(const Centre& op) override { cpu::centre(threads_, op); }
+  void add_row(const AddRow& op) override { cpu::add_row(threads_, op); }
+  void add_outer(const AddOuter& op) override { cpu::add_outer(threads_, op); }
   void cross_entropy(const CrossEntropy& op) override { cpu::cross_entropy(threads_, kernel_, op); }
   void adamw(const AdamWStep& op) override { cpu::adamw(threads_, op); }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tetrad/backend/cpu/block_grid.h"
+#include "tetrad/backend/cpu/eden.h"
 #include "tetrad/backend/cpu/encode.h"
 #include "tetrad/backend/cpu/measure.h"
 #include "tetrad/backend/cpu/row_maxima.h"
@@ -225,11 +226,18 @@ class Quantizer {
     LaneStats lane_stats;
     LaneScales<Codec> scales;
     LaneCodes<Codec> codes;
+    CorrectedScales corrected;
     reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t index) {
+      if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
+        if (spec_.scaling == Scaling::eden)
+          corrected.find(
+              tile, codec.tensor,
+              [&](int first, float(&amax)[kLanes]) { gather<float>(block_amax_, tile, first, 0.0f, amax); },
+              random_, random_group(tile, 0), random_group_step());
       const bool measure = options_.telemetry == Telemetry::full ||
                            (options_.telemetry == Telemetry::sampled && index % kSampleEvery == 0);
       for (int first = 0; first < tile.length; first += kChunk) {
-        if (first % Codec::kBlock == 0) make_scales(codec, tile, first, scales, lane_stats);
+        if (first % Codec::kBlock == 0) make_scales(codec, tile, first, corrected, scales, lane_stats);
         cast(tile, first, scales, codes);
         const int lanes = tile.lanes_with(first, step_);
         store_codes(codes, lanes, code_address(tile, first), code_byte_stride_, code_lane_stride());
@@ -251,24 +259,40 @@ class Quantizer {
       encode_chunk<Codec, false>(tile, first, scales, random, StochasticBias::centred, codes);
       return;
     }
-    const PartOfTensor& part = options_.part;
-    const std::int64_t total_cols = part.total_cols > 0 ? part.total_cols : x_.cols;
-    const std::int64_t element = (part.first_row + tile.row) * total_cols + part.first_col + tile.col + first;
-    const std::int64_t lane_step = step_.rows * total_cols + step_.cols;
-    random.draw(random_, static_cast<std::uint32_t>(element / RandomStream::kGroup),
-                static_cast<std::uint32_t>(lane_step / RandomStream::kGroup));
+    random.draw(random_, random_group(tile, first), random_group_step());
     const bool centred = spec_.rounding == Rounding::stochastic;
     encode_chunk<Codec, true>(tile, first, scales, random,
                               centred ? StochasticBias::centred : StochasticBias::hardware, codes);
   }
 
+  std::int64_t total_cols() const {
+    return options_.part.total_cols > 0 ? options_.part.total_cols : x_.cols;
+  }
+  /// Which sixteen of the whole tensor's elements the chunk at `first` is in lane 0; and from lane to lane.
+  std::uint32_t random_group(const Tile& tile, int first) const {
+    const PartOfTensor& part = options_.part;
+    const std::int64_t element =
+        (part.first_row + tile.row) * total_cols() + part.first_col + tile.col + first;
+    return static_cast<std::uint32_t>(element / RandomStream::kGroup);
+  }
+  std::uint32_t random_group_step() const {
+    return static_cast<std::uint32_t>((step_.rows * total_cols() + step_.cols) / RandomStream::kGroup);
+  }
+
   template <typename Codec>
-  void make_scales(const Codec& codec, const Tile& tile, int first, LaneScales<Codec>& scales,
-                   LaneStats& stats) {
+  void make_scales(const Codec& codec, const Tile& tile, int first, const CorrectedScales& corrected,
+                   LaneScales<Codec>& scales, LaneStats& stats) {
     alignas(64) float amax[kLanes];
     gather<float>(block_amax_, tile, first, 0.0f, amax);
-    if (is_choice(spec_.scaling)) {
-      if constexpr (std::is_same_v<Codec, Nvfp4Codec>) take_choice(codec, tile, first, amax, scales);
+    if (depends_on_values(spec_.scaling)) {
+      if constexpr (std::is_same_v<Codec, Nvfp4Codec>) {
+        if (is_choice(spec_.scaling)) take_choice(codec, tile, first, amax, scales);
+        if (spec_.scaling == Scaling::eden) {
+          const std::uint32_t* byte = corrected.byte[first / nvfp4::kBlock];
+          for (int lane = 0; lane < kLanes; ++lane)
+            scales.put(lane, codec.corrected_scale(amax[lane], byte[lane]));
+        }
+      }
     } else {
       for (int lane = 0; lane < kLanes; ++lane) scales.put(lane, codec.scale(amax[lane]));
     }

@@ -77,7 +77,7 @@ void load_rows(const MatrixView& x, Tile& tile) {
 }
 
 template <int kSize>
-void hadamard_tile(Tile& tile, std::uint32_t signs) {
+void hadamard_tile(Tile& tile, const SignMask& signs) {
   for (int first = 0; first < tile.length; first += kSize) {
     F32x16 run[kSize];
     for (int i = 0; i < kSize; ++i) std::memcpy(&run[i], tile.value[first + i], sizeof(F32x16));

@@ -88,7 +88,7 @@ class TileReader {
 
   MatrixView x_;
   int hadamard_;
-  std::uint32_t signs_;
+  SignMask signs_;
   int run_;  //!< elements per run: whole blocks and whole transforms
   LaneStep step_;
   // A unit is a range of the outer dimension: rows, or columns if x lies transposed. Tiles walk along memory

@@ -170,6 +170,10 @@ class CudaBackend final : public Backend {
   void activation(const ActivationBackward& op) override { cuda::activation(entered(), op); }
   void add(const Add& op) override { cuda::add(entered(), op); }
   void cast(const Cast& op) override { cuda::cast(entered(), op); }
+  void column_sums(const ColumnSums& op) override { cuda::column_sums(entered(), op); }
+  void centre(const Centre& op) override { cuda::centre(entered(), op); }
+  void add_row(const AddRow& op) override { cuda::add_row(entered(), op); }
+  void add_outer(const AddOuter& op) override { cuda::add_outer(entered(), op); }
   void cross_entropy(const CrossEntropy& op) override { cuda::cross_entropy(entered(), op); }
   void adamw(const AdamWStep& op) override { cuda::adamw(entered(), op); }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {

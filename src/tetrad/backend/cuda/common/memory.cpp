@@ -7,6 +7,7 @@
 
 #include "tetrad/core/checked.h"
 #include "tetrad/numerics/fp8.h"
+#include "tetrad/ops/centring.h"
 
 namespace tetrad::cuda {
 namespace {
@@ -36,6 +37,7 @@ class CudaOperationMemory final : public OperationMemory {
 
   void product(const OperandShape& a, const OperandShape& b, DType out) override;
   void quantize(const QuantSpec& spec, std::int64_t count, bool statistics) override;
+  void column_sums(std::int64_t rows, std::int64_t cols) override;
   void embedding(std::int64_t tokens, std::int64_t width) override;
   void attention(const AttentionShape& shape, DType dtype) override;
   void mamba2(const Mamba2Shape& shape, std::int64_t kernel, DType dtype) override;
@@ -94,9 +96,13 @@ void CudaOperationMemory::product(const OperandShape& a, const OperandShape& b, 
 }
 
 void CudaOperationMemory::quantize(const QuantSpec& spec, std::int64_t count, bool statistics) {
-  if (!(statistics || is_choice(spec.scaling)) || spec.block.is_whole()) return;
+  if (!(statistics || depends_on_values(spec.scaling)) || spec.block.is_whole()) return;
   const double blocks = as_double(count) / as_double(spec.block.rows * spec.block.cols);
-  need(partial_sums, blocks * (kF32Bytes + (is_choice(spec.scaling) ? 1 : 0)));
+  need(partial_sums, blocks * (kF32Bytes + (depends_on_values(spec.scaling) ? 1 : 0)));
+}
+
+void CudaOperationMemory::column_sums(std::int64_t rows, std::int64_t cols) {
+  need(partial_sums, kF32Bytes * as_double(ceil_div(rows, ColumnSums::kSlice)) * as_double(cols));
 }
 
 void CudaOperationMemory::embedding(std::int64_t tokens, std::int64_t width) {

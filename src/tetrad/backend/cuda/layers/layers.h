@@ -8,6 +8,7 @@
 #include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/adamw.h"
+#include "tetrad/ops/centring.h"
 #include "tetrad/ops/deviation.h"
 #include "tetrad/ops/elementwise.h"
 #include "tetrad/ops/embedding.h"
@@ -37,6 +38,10 @@ void activation(Device& device, const ActivationBackward& op);
 
 void add(Device& device, const Add& op);
 void cast(Device& device, const Cast& op);
+void column_sums(Device& device, const ColumnSums& op);
+void centre(Device& device, const Centre& op);
+void add_row(Device& device, const AddRow& op);
+void add_outer(Device& device, const AddOuter& op);
 
 void cross_entropy(Device& device, const CrossEntropy& op);
 

@@ -18,7 +18,14 @@ inline Transform transform_of(const QuantProblem& problem) {
 inline bool suits_blocks_in_registers(const QuantProblem& p) {
   const bool transform =
       p.hadamard == 0 || (p.hadamard == 16 && (p.signs == kFixedSigns || p.signs == kNoSigns));
-  return p.format == Format::nvfp4 && p.dtype == DType::bf16 && p.block_row_shift == 0 && transform;
+  return p.format == Format::nvfp4 && p.dtype == DType::bf16 && p.block_row_shift == 0 && transform &&
+         p.scaling != Scaling::eden;
+}
+
+/// What those of nvfp4_eden.cuh can.
+inline bool suits_rotation_in_registers(const QuantProblem& p) {
+  return p.format == Format::nvfp4 && p.dtype == DType::bf16 && p.scaling == Scaling::eden &&
+         p.hadamard == kMaxHadamard;
 }
 
 /// Whether vectors of `bytes` can be read from lines of `x` that are `stride` elements of `element` bytes

@@ -23,10 +23,10 @@ __global__ void find_amax_kernel(QuantProblem p) {
 }
 
 template <typename T, int kRun>
-__global__ void choose_scales_kernel(QuantProblem p) {
+__global__ void find_scales_kernel(QuantProblem p) {
   if (p.is_poisoned()) return;
   const std::int64_t items = p.block_rows_total * (p.cols / kRun);
-  for_each_item(items, [&](std::int64_t item) { choose_scales<T, kRun>(p, item); });
+  for_each_item(items, [&](std::int64_t item) { find_scales<T, kRun>(p, item); });
 }
 
 /// The codec of a problem in the second pass; formats are template parameters here.
@@ -111,10 +111,10 @@ void find_amax(Device& device, const QuantProblem& problem) {
   });
 }
 
-void choose_scales(Device& device, const QuantProblem& problem) {
+void find_scales(Device& device, const QuantProblem& problem) {
   with_run(problem, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
     launch(device, blocks_for(problem.block_rows_total * (problem.cols / kRun)), kThreads, 0,
-           choose_scales_kernel<T, kRun>, problem);
+           find_scales_kernel<T, kRun>, problem);
   });
 }
 

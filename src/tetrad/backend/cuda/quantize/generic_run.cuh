@@ -10,6 +10,7 @@
 #include "tetrad/backend/codec.h"
 #include "tetrad/backend/cuda/quantize/decode_group.cuh"
 #include "tetrad/backend/cuda/quantize/e2m1_words.cuh"
+#include "tetrad/backend/cuda/quantize/eden.cuh"
 #include "tetrad/backend/cuda/quantize/problem.h"
 #include "tetrad/backend/cuda/quantize/scale_choice.cuh"
 
@@ -45,7 +46,7 @@ TETRAD_HD inline Place place_of_run(const QuantProblem& p, std::int64_t item) {
 }
 
 template <int kSize, int kRun>
-TETRAD_HD inline void transform_run(float (&v)[kRun], std::uint32_t signs) {
+TETRAD_HD inline void transform_run(float (&v)[kRun], const SignMask& signs) {
   TETRAD_UNROLL_ON_DEVICE
   for (int first = 0; first < kRun; first += kSize) hadamard<kSize>(v + first, signs);
 }
@@ -127,6 +128,41 @@ TETRAD_HD inline void choose_scales(const QuantProblem& p, std::int64_t item) {
   for (int g = 0; g < kBlocks; ++g)
     p.chosen[p.block_of(first_row, col + g * kGroup)] = static_cast<std::uint8_t>(
         least_candidate(candidates[g], p.scaling, [&](int i) { return errors[g][i]; }));
+}
+
+/// MS-EDEN: the scales of the blocks of a run, which is one rotated group.
+template <typename T, int kRun>
+TETRAD_HD inline void correct_scales(const QuantProblem& p, std::int64_t item) {
+  constexpr int kBlocks = kRun / kGroup;
+  const Place at = place_of_run<kRun>(p, item);
+  const nvfp4::TensorScale tensor = nvfp4::tensor_scale(p.tensor_amax(), p.scaling);
+  float v[kRun];
+  load_run<T>(p, at, v);
+  nvfp4::Projection sums[kBlocks];
+  std::uint32_t bytes[kBlocks];
+  for (int b = 0; b < kBlocks; ++b) {
+    const auto amax = std::bit_cast<float>(p.block_amax[p.block_of(at.row, at.col + b * kGroup)]);
+    const nvfp4::BlockScale scale = nvfp4::block_scale(amax, tensor);
+    bytes[b] = scale.byte;
+    sums[b] = projection_of_block(v + b * kGroup, scale, tensor);
+  }
+  for (int step = 1; step < kBlocks; step *= 2)
+    for (int b = 0; b < kBlocks; b += 2 * step) sums[b] = sum_of(sums[b], sums[b + step]);
+  const float correction = nvfp4::correction(sums[0]);
+  for (int b = 0; b < kBlocks; ++b) {
+    const std::int64_t col = at.col + b * kGroup;
+    p.chosen[p.block_of(at.row, col)] = static_cast<std::uint8_t>(
+        nvfp4::corrected_byte(bytes[b], correction, p.random_byte_of_block(at.row, col)));
+  }
+}
+
+/// Where scales are not found from block maxima alone: for one run of each row of blocks.
+template <typename T, int kRun>
+TETRAD_HD inline void find_scales(const QuantProblem& p, std::int64_t item) {
+  if (p.scaling == Scaling::eden)
+    correct_scales<T, kRun>(p, item);
+  else
+    choose_scales<T, kRun>(p, item);
 }
 
 /// Sixteen codes, packed as they lie in row-major order.
@@ -231,9 +267,12 @@ template <typename Codec>
 TETRAD_HD inline auto scale_of(const QuantProblem& p, const Codec& codec, const Place& at) {
   if (p.whole) return codec.scale(p.tensor_amax());
   const std::int64_t block = p.block_of(at.row, at.col);
-  if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
+  const auto amax = std::bit_cast<float>(p.block_amax[block]);
+  if constexpr (std::is_same_v<Codec, Nvfp4Codec>) {
     if (is_choice(p.scaling)) return codec.scale_of_byte(p.chosen[block]);
-  return codec.scale(std::bit_cast<float>(p.block_amax[block]));
+    if (p.scaling == Scaling::eden) return codec.corrected_scale(amax, p.chosen[block]);
+  }
+  return codec.scale(amax);
 }
 
 /// Second pass.

@@ -10,8 +10,8 @@ namespace tetrad::cuda {
 
 /// Any problem: block_amax and state are raised from zero.
 void find_amax(Device& device, const QuantProblem& problem);
-/// Where the problem chooses its scales: from block_amax to `chosen`.
-void choose_scales(Device& device, const QuantProblem& problem);
+/// Where scales depend on values: from block_amax to `chosen`.
+void find_scales(Device& device, const QuantProblem& problem);
 void encode(Device& device, const QuantProblem& problem);
 /// Fills kQuantParts parts, to be merged in order.
 inline constexpr std::int64_t kQuantParts = 528;
@@ -29,6 +29,12 @@ void encode_nvfp4_rows(Device& device, const QuantProblem& problem);
 bool suits_nvfp4_columns(const QuantProblem& problem);
 void find_nvfp4_column_amax(Device& device, const QuantProblem& problem);
 void encode_nvfp4_columns(Device& device, const QuantProblem& problem);
+
+/// MS-EDEN after transforms of 128: BF16 rows, or a BF16 matrix that lies transposed into column-major
+/// results.
+bool suits_nvfp4_eden(const QuantProblem& problem);
+void find_nvfp4_eden_amax(Device& device, const QuantProblem& problem);
+void encode_nvfp4_eden(Device& device, const QuantProblem& problem);
 
 /// NVFP4 16x16, to nearest, as an operand that lies as the input does, or packed rows of rows.
 bool suits_nvfp4_2d(const QuantProblem& problem);

@@ -217,7 +217,7 @@ class ColumnStrips {
 
 /// `kHadamard` is 0, 16 or 32.
 template <int kHadamard, typename T>
-TETRAD_HD inline void transform_strip(Strip<T>& strip, std::uint32_t signs) {
+TETRAD_HD inline void transform_strip(Strip<T>& strip, const SignMask& signs) {
   if constexpr (kHadamard > 0) {
     static_assert(std::is_same_v<T, Bf16>);
     TETRAD_UNROLL_ON_DEVICE

@@ -110,7 +110,7 @@ bool suits_nvfp4_2d(const QuantProblem& p) {
   const Memory memory = memory_of(p);
   const bool lies_alike = p.is_row_major() == (p.order == CodeOrder::row_major);
   return p.format == Format::nvfp4 && p.block_row_shift == 4 && p.rounding == Rounding::nearest &&
-         !is_choice(p.scaling) && p.hadamard == 0 && lies_alike &&
+         !depends_on_values(p.scaling) && p.hadamard == 0 && lies_alike &&
          (p.form == Form::operand || p.is_row_major()) &&
          is_aligned(p.x, memory.stride, element, element * kPatchCols) && has_few_items(patches_of(memory));
 }

@@ -17,10 +17,10 @@ enum class Transform : std::uint8_t { none, hadamard16, hadamard16_unsigned };
 /// Butterflies of the transform of 16 elements before its scaling: exactly hadamard<16>()'s.
 template <Transform kTransform>
 TETRAD_HD inline void butterflies_16(float (&v)[16]) {
-  constexpr std::uint32_t kSigns = kTransform == Transform::hadamard16 ? kFixedSigns : kNoSigns;
+  constexpr SignMask kSigns = kTransform == Transform::hadamard16 ? kFixedSigns : kNoSigns;
   TETRAD_UNROLL_ON_DEVICE
   for (int i = 0; i < 16; ++i)
-    if (is_negative_sign(kSigns, i)) v[i] = -v[i];
+    if (kSigns.is_negative(i)) v[i] = -v[i];
   TETRAD_UNROLL_ON_DEVICE
   for (int stride = 1; stride < 8; stride *= 2) TETRAD_UNROLL_ON_DEVICE
   for (int i = 0; i < 16; ++i) {

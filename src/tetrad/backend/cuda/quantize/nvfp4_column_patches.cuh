@@ -78,6 +78,21 @@ TETRAD_HD inline void store_patch(const QuantProblem& p, const PatchPlace& at, c
   }
 }
 
+/// Stores the result for a patch whose scales are known.
+template <bool kStochastic, bool kOperand>
+TETRAD_HD inline void store_encoded_patch(const QuantProblem& p, const PatchPlace& at,
+                                          const PatchEncoding& encoding, bool poisoned,
+                                          const PhiloxWords (&random)[kPatchCols], Patch& patch) {
+  if constexpr (!kOperand) {
+    auto* out = static_cast<std::uint8_t*>(p.scales) + at.block * p.rows + at.column;
+    *reinterpret_cast<std::uint32_t*>(out) = poisoned ? 0u : encoding.scale_bytes;
+  }
+  if (encoding.tame)
+    store_patch<kStochastic, kOperand, true>(p, at, encoding, poisoned, random, patch);
+  else
+    store_patch<kStochastic, kOperand, false>(p, at, encoding, poisoned, random, patch);
+}
+
 /// Encodes a patch and stores the result.
 template <Transform kTransform, bool kStochastic, bool kOperand, bool kChoice>
 TETRAD_HD inline void encode_patch(const QuantProblem& p, const nvfp4::TensorScale& tensor, bool poisoned,
@@ -90,14 +105,7 @@ TETRAD_HD inline void encode_patch(const QuantProblem& p, const nvfp4::TensorSca
     for (int c = 0; c < kPatchCols; ++c)
       random[c] = p.random_words(std::int64_t{at.column} + c, std::int64_t{at.block} * kPatchRows);
   }
-  if constexpr (!kOperand) {
-    auto* out = static_cast<std::uint8_t*>(p.scales) + at.block * p.rows + at.column;
-    *reinterpret_cast<std::uint32_t*>(out) = poisoned ? 0u : encoding.scale_bytes;
-  }
-  if (encoding.tame)
-    store_patch<kStochastic, kOperand, true>(p, at, encoding, poisoned, random, patch);
-  else
-    store_patch<kStochastic, kOperand, false>(p, at, encoding, poisoned, random, patch);
+  store_encoded_patch<kStochastic, kOperand>(p, at, encoding, poisoned, random, patch);
 }
 
 }  // namespace tetrad::cuda

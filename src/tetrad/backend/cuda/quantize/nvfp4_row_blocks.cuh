@@ -133,26 +133,28 @@ class RowBlocks {
   bool is_odd_;
 };
 
-/// Encodes the blocks of a warp's batch and stores the result.
-template <Transform kTransform, bool kStochastic, bool kOperand, bool kChoice>
-class RowEncoder {
+/// Calls body(pair of blocks) for each batch of the warp, with all of its lanes.
+template <typename Body>
+__device__ void for_each_batch(const RowBlocks& blocks, const Body& body) {
+  const RowBlocks::Step step = blocks.step();
+  PairOfBlocks at = blocks.pair_at(first_of_batch());
+#pragma unroll 1
+  for (std::uint32_t first = first_of_batch(); first < blocks.count(); first += batch_step()) {
+    body(at);
+    at = blocks.next(at, step);
+  }
+}
+
+/// Stores the encoded blocks of a warp's batch.
+template <bool kOperand>
+class RowResults {
  public:
-  __device__ RowEncoder(const QuantProblem& p, const RowBlocks& blocks)
-      : p_(p),
-        blocks_(blocks),
-        tensor_(nvfp4::tensor_scale(p.tensor_amax(), p.scaling)),
-        poisoned_(p.is_poisoned()),
-        bias_(bias_of(p)) {}
+  __device__ RowResults(const QuantProblem& p, const RowBlocks& blocks)
+      : p_(p), blocks_(blocks), poisoned_(p.is_poisoned()) {}
 
   /// Every lane of the warp must come.
-  __device__ void encode(const PairOfBlocks& at, const Halves& halves) const {
+  __device__ void store(const PairOfBlocks& at, const RowBlock& block, std::uint32_t (&pairs)[8]) const {
     const RowPlace own = blocks_.own(at);
-    std::uint32_t pairs[8];
-    blocks_.exchange_halves(halves, pairs);
-    PhiloxWords random = {};
-    if constexpr (kStochastic) random = p_.random_words(own.row, std::int64_t{own.block} * kGroup);
-    const RowBlock block =
-        encode_row_block<kStochastic, kTransform, kChoice>(tensor_, p_.scaling, random, bias_, pairs);
     if constexpr (kOperand) {
       store_operand(at, block, pairs);
     } else if (own.inside) {
@@ -181,8 +183,37 @@ class RowEncoder {
 
   const QuantProblem& p_;
   const RowBlocks& blocks_;
-  nvfp4::TensorScale tensor_;
   bool poisoned_;
+};
+
+/// Encodes the blocks of a warp's batch and stores the result.
+template <Transform kTransform, bool kStochastic, bool kOperand, bool kChoice>
+class RowEncoder {
+ public:
+  __device__ RowEncoder(const QuantProblem& p, const RowBlocks& blocks)
+      : p_(p),
+        blocks_(blocks),
+        results_(p, blocks),
+        tensor_(nvfp4::tensor_scale(p.tensor_amax(), p.scaling)),
+        bias_(bias_of(p)) {}
+
+  /// Every lane of the warp must come.
+  __device__ void encode(const PairOfBlocks& at, const Halves& halves) const {
+    const RowPlace own = blocks_.own(at);
+    std::uint32_t pairs[8];
+    blocks_.exchange_halves(halves, pairs);
+    PhiloxWords random = {};
+    if constexpr (kStochastic) random = p_.random_words(own.row, std::int64_t{own.block} * kGroup);
+    const RowBlock block =
+        encode_row_block<kStochastic, kTransform, kChoice>(tensor_, p_.scaling, random, bias_, pairs);
+    results_.store(at, block, pairs);
+  }
+
+ private:
+  const QuantProblem& p_;
+  const RowBlocks& blocks_;
+  RowResults<kOperand> results_;
+  nvfp4::TensorScale tensor_;
   std::uint32_t bias_;
 };
 

@@ -20,14 +20,11 @@ template <Transform kTransform>
 __global__ void __launch_bounds__(kThreads) find_amax_kernel(QuantProblem p) {
   std::uint32_t largest = 0;
   const RowBlocks blocks(p);
-  const RowBlocks::Step step = blocks.step();
-  PairOfBlocks at = blocks.pair_at(first_of_batch());
-  for (std::uint32_t first = first_of_batch(); first < blocks.count(); first += batch_step()) {
+  for_each_batch(blocks, [&](const PairOfBlocks& at) {
     std::uint32_t pairs[8];
     blocks.exchange_halves(blocks.load(at), pairs);
     largest = max(largest, find_amax_of_row_block<kTransform>(pairs));
-    at = blocks.next(at, step);
-  }
+  });
   raise_from_block(p.state, largest);
 }
 

@@ -12,6 +12,7 @@
 #include "tetrad/backend/codec.h"
 #include "tetrad/backend/cuda/common/words.h"
 #include "tetrad/numerics/bf16.h"
+#include "tetrad/numerics/eden.h"
 #include "tetrad/ops/quantize.h"
 
 namespace tetrad::cuda {
@@ -34,7 +35,7 @@ struct QuantProblem {
   Format format = Format::nvfp4;
   Rounding rounding = Rounding::nearest;
   int hadamard = 0;
-  std::uint32_t signs = kFixedSigns;
+  SignMask signs = kFixedSigns;
   Scaling scaling = Scaling::standard;
   bool whole = false;                            //!< one scale for the tensor
   int block_row_shift = 0, block_col_shift = 4;  //!< block extents are powers of two
@@ -58,7 +59,7 @@ struct QuantProblem {
 
   QuantState* state = nullptr;
   std::uint32_t* block_amax = nullptr;  //!< bits, [block_rows_total, block_cols_total]; generic kernels only
-  std::uint8_t* chosen = nullptr;       //!< likewise: scale bytes, where they are chosen
+  std::uint8_t* chosen = nullptr;       //!< likewise: scale bytes, where they depend on values
 
   /// Elements of a row that are handled together: a whole transform.
   TETRAD_HD int run() const { return hadamard > kGroup ? hadamard : kGroup; }
@@ -79,14 +80,17 @@ struct QuantProblem {
   /// random.group(random_group(row, col)), with the keys of the rounds ready or, where the key is read when
   /// the kernel runs, made on the way.
   TETRAD_HD PhiloxWords random_words(std::int64_t row, std::int64_t col) const {
+    return random_words(random_group(row, col));
+  }
+  TETRAD_HD PhiloxWords random_words(std::uint32_t group) const {
     PhiloxWords words;
     if (key == nullptr) {
-      words = {random.step, random.microbatch, random.tensor, random_group(row, col)};
+      words = {random.step, random.microbatch, random.tensor, group};
       TETRAD_UNROLL_ON_DEVICE
       for (const auto& round_key : round_keys) philox_round(words, round_key[0], round_key[1]);
     } else {
       const RandomKey now = *key;
-      words = {now.step, now.microbatch, random.tensor, random_group(row, col)};
+      words = {now.step, now.microbatch, random.tensor, group};
       auto low = static_cast<std::uint32_t>(now.seed);
       auto high = static_cast<std::uint32_t>(now.seed >> 32);
       TETRAD_UNROLL_ON_DEVICE
@@ -97,6 +101,11 @@ struct QuantProblem {
       }
     }
     return {in_register(words[0]), in_register(words[1]), in_register(words[2]), in_register(words[3])};
+  }
+  /// Of the block that begins at an element, where scales are drawn.
+  TETRAD_HD std::uint32_t random_byte_of_block(std::int64_t row, std::int64_t col) const {
+    const std::uint32_t block = random_group(row, col);
+    return nvfp4::random_byte_of_block(random_words(block / kGroup), block);
   }
   TETRAD_HD bool is_poisoned() const { return state->amax_bits >= kInfinityBits; }
   /// What the tensor is scaled by, once the first pass is through.

@@ -20,11 +20,12 @@ namespace tetrad::cuda {
 namespace {
 
 /// Which kernels serve a problem.
-enum class Path : std::uint8_t { nvfp4_rows, nvfp4_columns, nvfp4_2d, fp8_tiles, mxfp4, generic };
+enum class Path : std::uint8_t { nvfp4_rows, nvfp4_columns, nvfp4_eden, nvfp4_2d, fp8_tiles, mxfp4, generic };
 
 Path path_of(const QuantProblem& problem) {
   if (suits_nvfp4_rows(problem)) return Path::nvfp4_rows;
   if (suits_nvfp4_columns(problem)) return Path::nvfp4_columns;
+  if (suits_nvfp4_eden(problem)) return Path::nvfp4_eden;
   if (suits_nvfp4_2d(problem)) return Path::nvfp4_2d;
   if (suits_fp8_tiles(problem)) return Path::fp8_tiles;
   if (suits_mxfp4(problem)) return Path::mxfp4;
@@ -79,7 +80,7 @@ Workspace make_workspace(Device& device, const QuantProblem& problem, bool block
   const std::int64_t count =
       blocks && !problem.whole ? problem.block_rows_total * problem.block_cols_total : 0;
   const std::int64_t amax_bytes = aligned(count * static_cast<std::int64_t>(sizeof(std::uint32_t)));
-  const std::int64_t chosen_bytes = is_choice(problem.scaling) ? aligned(count) : 0;
+  const std::int64_t chosen_bytes = depends_on_values(problem.scaling) ? aligned(count) : 0;
   const std::int64_t part_bytes = statistics ? kQuantParts * static_cast<std::int64_t>(sizeof(QuantPart)) : 0;
   std::byte* memory = device.scratch(
       Device::partial_sums, static_cast<std::size_t>(kAlignment + amax_bytes + chosen_bytes + part_bytes));
@@ -112,6 +113,8 @@ void first_pass(Device& device, const QuantProblem& problem, Path path, bool nee
     find_plain_amax(device, problem);
   else if (path == Path::nvfp4_rows)
     find_nvfp4_row_amax(device, problem);
+  else if (path == Path::nvfp4_eden)
+    find_nvfp4_eden_amax(device, problem);
   else
     find_nvfp4_column_amax(device, problem);
 }
@@ -122,6 +125,8 @@ void second_pass(Device& device, const QuantProblem& problem, Path path) {
       return encode_nvfp4_rows(device, problem);
     case Path::nvfp4_columns:
       return encode_nvfp4_columns(device, problem);
+    case Path::nvfp4_eden:
+      return encode_nvfp4_eden(device, problem);
     case Path::nvfp4_2d:
       return encode_nvfp4_2d(device, problem);
     case Path::fp8_tiles:
@@ -184,7 +189,7 @@ QuantStats quantize(Device& device, const MatrixView& x, const QuantSpec& spec,
   problem.chosen = memory.chosen;
 
   first_pass(device, problem, path, need_blocks);
-  if (is_choice(problem.scaling) && need_blocks) choose_scales(device, problem);
+  if (depends_on_values(problem.scaling) && need_blocks) find_scales(device, problem);
   second_pass(device, problem, path);
   if (!statistics) return {};
   measure(device, problem, options.telemetry == Telemetry::sampled, memory.parts);
