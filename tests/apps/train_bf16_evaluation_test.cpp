@@ -41,11 +41,11 @@ TEST_F(Bf16Evaluation, TheLastEvaluationIsMadeInBothPrecisions) {
   EXPECT_NE(lines[2]["bf16_loss"], lines[2]["loss"]);
   EXPECT_NE(said_.find(" in BF16)"), std::string::npos) << said_;
 
-  // tetrad eval says the same of the checkpoint, in one go or in two.
+  // tetrad eval says the same of the checkpoint on the same backend, in one go or in two.
   const auto evaluate = [&](const std::string& precision) {
     const Outcome eval =
         run_tetrad({"eval", folder_.file("run"), "--sequences", "3", "--batch", "2", "--precision", precision,
-                    "--json", "--data", folder_.file("a-heldout")});
+                    "--backend", "cpu", "--json", "--data", folder_.file("a-heldout")});
     EXPECT_EQ(eval.exit_code, 0) << eval.err;
     return Json::parse(eval.out)["data"].front();
   };

@@ -33,7 +33,8 @@ class InspectCommand : public Training {
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
   }
   Outcome inspect(const std::string& run, Words more = {}) {
-    Words words = {"inspect", folder_.file(run), "--threads", "1"};
+    // How much it draws is another matter on a GPU.
+    Words words = {"inspect", folder_.file(run), "--backend", "cpu", "--threads", "1"};
     if (std::ranges::find(more, "--batches") == more.end()) more.insert(more.end(), {"--batches", "4"});
     words.insert(words.end(), more.begin(), more.end());
     return run_tetrad(words);
