@@ -23,7 +23,7 @@ TEST(RemainingTime, MovesWithinARun) {
 constexpr const char* kDataAndLength =
     "data: {sources: {a: {path: a}}}\n"
     "train: {steps: 40, batch: 4, sequence: 32, seed: 7}\n";
-const std::string kCommon =
+const std::string common_config =
     std::string(
         "model: {pattern: '*-', hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 48, vocab: 64, tied: "
         "true}\n") +
@@ -72,7 +72,7 @@ TEST(ComparePlan, OurOwnFilesAreUsable) {
 
 TEST(ComparePlan, WhatMakesNoSenseIsRefused) {
   const auto refuse = [](const std::string& yaml, const std::vector<std::string>& words) {
-    expect_bad_input([&] { expand(parse_plan(yaml, "plan.yaml"), kCommon); }, words, yaml);
+    expect_bad_input([&] { expand(parse_plan(yaml, "plan.yaml"), common_config); }, words, yaml);
   };
   refuse("arms: {a: {train.steps: 3}}", {"plan.yaml:1", "train.steps", "only precision"});
   refuse("arms: {a: {precision.rth: none}}", {"precision.rth"});
@@ -87,7 +87,7 @@ TEST(ComparePlan, WhatMakesNoSenseIsRefused) {
   refuse("arms: {a: {}}\nmixes: {m: {train.batch: 3}}", {"train.batch", "only data"});
   refuse("arms: {a: {}}\narmz: {}", {"armz"});
   expect_bad_input([] { read_plan("bf16,,nvfp4"); }, {"--arms"});
-  expect_bad_input([] { expand(read_plan("bf16,fp4"), kCommon); }, {"fp4", "nvfp4"});
+  expect_bad_input([] { expand(read_plan("bf16,fp4"), common_config); }, {"fp4", "nvfp4"});
   expect_bad_input([] { read_plan("bf16,bf16"); }, {"two arms", "bf16"});
 }
 
@@ -95,7 +95,7 @@ TEST(Trials, ArePairsThatDifferInTheirPrecisionAlone) {
   ComparePlan plan = read_plan("bf16,nvfp4");
   plan.seeds = 2;
   plan.lr_factors = {1, 2};
-  const Comparison comparison = expand(plan, kCommon);
+  const Comparison comparison = expand(plan, common_config);
   ASSERT_EQ(comparison.trials.size(), 8U);
   for (std::size_t i = 0; i < 8; i += 2) {
     EXPECT_EQ(differences(comparison.trials[i].config, comparison.trials[i + 1].config),
@@ -107,9 +107,10 @@ TEST(Trials, ArePairsThatDifferInTheirPrecisionAlone) {
   EXPECT_EQ(comparison.trials[7].folder, "runs/nvfp4/seed-8-lr-2");
   ASSERT_EQ(comparison.lock.differences.size(), 1U);
   EXPECT_EQ(comparison.lock.differences[0].values, (std::vector<std::string>{"bf16", "nvfp4"}));
-  EXPECT_EQ(comparison.lock.common_sha256, expand(read_plan("bf16,fp8"), kCommon).lock.common_sha256);
-  EXPECT_NE(comparison.lock.common_sha256,
-            expand(read_plan("bf16,nvfp4"), std::string(kCommon) + "optim: {lr: 1}\n").lock.common_sha256);
+  EXPECT_EQ(comparison.lock.common_sha256, expand(read_plan("bf16,fp8"), common_config).lock.common_sha256);
+  EXPECT_NE(
+      comparison.lock.common_sha256,
+      expand(read_plan("bf16,nvfp4"), std::string(common_config) + "optim: {lr: 1}\n").lock.common_sha256);
 }
 
 TEST(ComparePlan, WindowsTrunksAndLooksAreStated) {
@@ -130,7 +131,7 @@ TEST(ComparePlan, WindowsTrunksAndLooksAreStated) {
       expand(parse_plan("arms: {a: {}, b: {precision: bf16}}\ntrunk_steps: 10\nseeds: 2\n"
                         "lr_factors: [1, 2]",
                         "plan.yaml"),
-             kCommon);
+             common_config);
   ASSERT_EQ(comparison.trunks.size(), 4U);
   EXPECT_EQ(comparison.trunks[3].folder, "trunks/seed-8-lr-2");
   EXPECT_EQ(comparison.trials[6].trunk, 3U);
@@ -139,7 +140,7 @@ TEST(ComparePlan, WindowsTrunksAndLooksAreStated) {
   EXPECT_EQ(comparison.trials[6].config.train.eval.every, 3);
 
   const auto refuse = [](const std::string& yaml, const std::vector<std::string>& words) {
-    expect_bad_input([&] { expand(parse_plan(yaml, "plan.yaml"), kCommon); }, words, yaml);
+    expect_bad_input([&] { expand(parse_plan(yaml, "plan.yaml"), common_config); }, words, yaml);
   };
   refuse("arms: {a: {}}\ntrunk_steps: 40", {"trunks of 40 steps"});
   refuse("arms: {a: {}}\nwindows: {primary: first}", {"need trunks"});
@@ -150,7 +151,7 @@ TEST(ComparePlan, WindowsTrunksAndLooksAreStated) {
 }
 
 TEST(Trials, HaveSamplesForCurves) {
-  const Comparison comparison = expand(read_plan("bf16"), kCommon);
+  const Comparison comparison = expand(read_plan("bf16"), common_config);
   EXPECT_EQ(comparison.trials[0].config.train.eval.every, 4);
   EXPECT_EQ(comparison.trials[0].config.train.telemetry_every, 4);
 }

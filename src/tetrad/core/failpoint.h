@@ -7,7 +7,8 @@
 //
 // Actions: `kill` (SIGKILL on itself), `enospc`, `eio` (the call fails with that errno and is not made).
 // `@N` acts only at the N-th time the point is reached, counted from 1; without it, every time.
-// TETRAD_FAILPOINTS_STRUCK names a file that is created when a point acts: a run may survive it without a word.
+// TETRAD_FAILPOINTS_STRUCK names a file that is created when a point acts: a run may survive it without a
+// word.
 
 #include <array>
 #include <atomic>

@@ -61,7 +61,7 @@ struct LaneSums {
       signal[lane] += x * x;
       noise[lane] += error * error;
       max_error[lane] = error > max_error[lane] ? error : max_error[lane];
-      flushed[lane] += (value[lane] == 0.0f) & (exact[lane] != 0.0f) ? 1 : 0;
+      flushed[lane] += value[lane] == 0.0f && exact[lane] != 0.0f ? 1 : 0;
     }
   }
 
