@@ -10,6 +10,7 @@
 
 #include "support/cpu.h"
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cuda/quantize/generic_run.cuh"
 #include "tetrad/backend/cuda/quantize/nvfp4_rows.cuh"
 #include "tetrad/backend/cuda/quantize/problem.h"
 
@@ -56,6 +57,30 @@ struct Between {
     p.chosen = chosen.data();
   }
 };
+
+/// Calls body(element, length) with the type and the length of the problem's runs as constants.
+template <typename Body>
+void with_run(const QuantProblem& p, const Body& body) {
+  const auto with_length = [&](auto element) {
+    if (p.run() == 16) body(element, std::integral_constant<int, 16>{});
+    if (p.run() == 32) body(element, std::integral_constant<int, 32>{});
+    if (p.run() == 64) body(element, std::integral_constant<int, 64>{});
+    if (p.run() == 128) body(element, std::integral_constant<int, 128>{});
+  };
+  if (p.dtype == DType::bf16)
+    with_length(Bf16{});
+  else
+    with_length(float{});
+}
+
+/// The first pass of the generic kernel, and the scales that it finds.
+inline void find_amax_in_runs(const QuantProblem& p) {
+  with_run(p, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
+    for (std::int64_t i = 0; i < p.runs(); ++i) raise(&p.state->amax_bits, find_amax_of_run<T, kRun>(p, i));
+    if (depends_on_values(p.scaling) && !p.is_poisoned())
+      for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) find_scales<T, kRun>(p, i);
+  });
+}
 
 /// What a lane of nvfp4_rows.cu stores for its block, without the exchange of halves.
 inline void store_row_block(const QuantProblem& p, std::int64_t row, std::int64_t col, const RowBlock& block,

@@ -27,36 +27,16 @@ namespace {
 using testing::Between;
 using testing::expect_equal;
 using testing::expect_operand;
+using testing::find_amax_in_runs;
 using testing::Input;
 using testing::operand_of;
 using testing::options_of;
 using testing::prepare;
 using testing::Result;
 using testing::store_row_block;
+using testing::with_run;
 using tetrad::testing::cpu_backend;
 using tetrad::testing::QuantCase;
-
-template <typename Body>
-void with_run(const QuantProblem& p, const Body& body) {
-  const auto with_length = [&](auto element) {
-    if (p.run() == 16) body(element, std::integral_constant<int, 16>{});
-    if (p.run() == 32) body(element, std::integral_constant<int, 32>{});
-    if (p.run() == 64) body(element, std::integral_constant<int, 64>{});
-    if (p.run() == 128) body(element, std::integral_constant<int, 128>{});
-  };
-  if (p.dtype == DType::bf16)
-    with_length(Bf16{});
-  else
-    with_length(float{});
-}
-
-void find_amax_in_runs(const QuantProblem& p) {
-  with_run(p, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
-    for (std::int64_t i = 0; i < p.runs(); ++i) raise(&p.state->amax_bits, find_amax_of_run<T, kRun>(p, i));
-    if (depends_on_values(p.scaling) && !p.is_poisoned())
-      for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) find_scales<T, kRun>(p, i);
-  });
-}
 
 Result quantize_in_runs(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options) {
   Result result;

@@ -18,9 +18,11 @@ namespace tetrad::cuda {
 namespace {
 
 using testing::Between;
+using testing::find_amax_in_runs;
 using testing::Input;
 using testing::options_of;
 using testing::prepare;
+using testing::with_run;
 using tetrad::testing::cpu_backend;
 using tetrad::testing::QuantCase;
 
@@ -45,21 +47,6 @@ QuantStats measured_on_cpu(const MatrixView& x, const QuantSpec& spec, const Qua
   return cpu::measure(cpu_backend().threads(), x, tensor, options.telemetry);
 }
 
-template <typename T, int kRun>
-QuantPart measured_in_runs_of(const QuantProblem& p, QuantizedTensor& tensor, const Fault& fault) {
-  QuantPart part;
-  for (std::int64_t i = 0; i < p.runs(); ++i) raise(&p.state->amax_bits, find_amax_of_run<T, kRun>(p, i));
-  if (depends_on_values(p.scaling))
-    for (std::int64_t i = 0; i < p.block_rows_total * (p.cols / kRun); ++i) find_scales<T, kRun>(p, i);
-  with_codec(p.format, p.tensor_amax(), p.scaling, [&]<typename Codec>(const Codec& codec) {
-    store_tensor_results(p, codec);
-    for (std::int64_t i = 0; i < p.runs(); ++i) encode_run<T, Codec, kRun>(p, codec, i);
-    fault(tensor);
-    for (std::int64_t i = 0; i < p.runs(); ++i) measure_run<T, Codec, kRun>(p, codec, false, i, part);
-  });
-  return part;
-}
-
 /// The same by the functions of a GPU's threads.
 QuantStats measured_in_runs(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                             const Fault& fault) {
@@ -68,18 +55,16 @@ QuantStats measured_in_runs(const MatrixView& x, const QuantSpec& spec, const Qu
   QuantProblem p = make_problem(x, spec, options, tensor);
   Between between;
   between.attach(p);
-  const QuantPart part = [&] {
-    switch (p.run()) {
-      case 32:
-        return measured_in_runs_of<float, 32>(p, tensor, fault);
-      case 64:
-        return measured_in_runs_of<float, 64>(p, tensor, fault);
-      case 128:
-        return measured_in_runs_of<float, 128>(p, tensor, fault);
-      default:
-        return measured_in_runs_of<float, 16>(p, tensor, fault);
-    }
-  }();
+  find_amax_in_runs(p);
+  QuantPart part;
+  with_run(p, [&]<typename T, int kRun>(T, std::integral_constant<int, kRun>) {
+    with_codec(p.format, p.tensor_amax(), p.scaling, [&]<typename Codec>(const Codec& codec) {
+      store_tensor_results(p, codec);
+      for (std::int64_t i = 0; i < p.runs(); ++i) encode_run<T, Codec, kRun>(p, codec, i);
+      fault(tensor);
+      for (std::int64_t i = 0; i < p.runs(); ++i) measure_run<T, Codec, kRun>(p, codec, false, i, part);
+    });
+  });
   QuantStats stats;
   stats.measured = part.measured;
   stats.flushed = part.flushed;
