@@ -234,6 +234,18 @@ TEST_F(CompareCommand, MakesNoCheckpointsThatNobodyNeeds) {
   }
 }
 
+TEST_F(CompareCommand, LeavesCheckpointsThatAreKeptForGood) {
+  const Words options = {"--arms",  "bf16,nvfp4", "--light", "--probes", "gradients", "train.checkpoint.every=4",
+                         "train.checkpoint.keep_every=4"};
+  ASSERT_EQ(compare("c", options).exit_code, 0);
+  EXPECT_FALSE(report("c")["arms"][1]["gradient"].is_null());
+  for (const char* arm : {"bf16", "nvfp4"}) {
+    const std::filesystem::path kept = folder_ / "c/runs" / arm / "seed-1/checkpoints";
+    EXPECT_TRUE(std::filesystem::exists(kept / "step-4") && std::filesystem::exists(kept / "step-8"));
+    EXPECT_EQ(std::filesystem::exists(kept / "step-10"), arm == std::string("bf16"));
+  }
+}
+
 TEST_F(CompareCommand, ProbesASeedThatWasAdded) {
   ASSERT_EQ(
       compare("c", {"--arms", "bf16,nvfp4", "--light", "--probes", "none", "train.checkpoint=0"}).exit_code,

@@ -32,10 +32,11 @@ void check_same(const fs::path& folder, const Config& config) {
                folder.string(), keys.empty() ? "" : keys[0]);
 }
 
-void remove_checkpoints(const fs::path& run, std::size_t keep) {
+/// All but the newest `keep` and those that train.checkpoint.keep_every asks for.
+void remove_checkpoints(const fs::path& run, std::size_t keep, const CheckpointConfig& config) {
   std::size_t seen = 0;
   for (const CheckpointEntry& entry : scan_checkpoints(run / "checkpoints")) {  // the newest first
-    if (entry.kind != EntryKind::checkpoint || ++seen <= keep) continue;
+    if (entry.kind != EntryKind::checkpoint || ++seen <= keep || config.stays_for_good(entry.step)) continue;
     std::error_code ignored;  // only room is lost
     fs::remove_all(entry.path, ignored);
   }
@@ -104,7 +105,7 @@ bool train_trunk(const Trunk& trunk, const fs::path& folder, Progress& progress,
       "the trunk {} diverged before step {}, so no arm can go on from it: change the configuration, or "
       "shorten the trunks",
       run.string(), trunk.steps);
-  remove_checkpoints(run, 1);
+  remove_checkpoints(run, 1, trunk.config.train.checkpoint);
   write_file_atomically(run / kEndingFile, "finished\n");
   progress.end();
   return true;
@@ -155,8 +156,9 @@ std::optional<std::size_t> trial_with_checkpoint(const Comparison& comparison, c
   const auto is_one = [&](const Trial& trial) {
     const fs::path run = folder / trial.folder;
     return trial.arm == arm && !ending_of(run).empty() &&
-           std::ranges::any_of(scan_checkpoints(run / "checkpoints"), [](const CheckpointEntry& entry) {
-             return entry.kind == EntryKind::checkpoint;
+           std::ranges::any_of(scan_checkpoints(run / "checkpoints"), [&](const CheckpointEntry& entry) {
+             return entry.kind == EntryKind::checkpoint && (entry.step == step_count(trial.config.train) ||
+                                                            !trial.config.train.checkpoint.stays_for_good(entry.step));
            });
   };
   const auto found = std::ranges::find_if(comparison.trials, is_one);
@@ -190,13 +192,13 @@ bool run_trials(const Comparison& comparison, const fs::path& folder, const Runn
     const Ending ending = train_in(run, trial.config, style, context);
     write_machine(run, *machine);
     if (ending == Ending::stopped_by_signal) return false;
-    remove_checkpoints(run, style.saves_ends ? 1 : 0);
+    remove_checkpoints(run, style.saves_ends ? 1 : 0, trial.config.train.checkpoint);
     write_file_atomically(run / kEndingFile, ending == Ending::finished ? "finished\n" : "diverged\n");
     progress.end();
     const bool is_last_of_pair = trial.arm + 1 == comparison.plan.arms.size();
     if (trial.trunk && is_last_of_pair && !options.keep_checkpoints)
       if (const Trunk& trunk = comparison.trunks[*trial.trunk]; !trunk.given)
-        remove_checkpoints(folder / trunk.folder, 0);
+        remove_checkpoints(folder / trunk.folder, 0, trunk.config.train.checkpoint);
     if (options.after_trial) options.after_trial();
   }
   return true;

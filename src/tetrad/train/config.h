@@ -38,6 +38,9 @@ struct CheckpointConfig {
   std::int64_t keep = 2;        //!< the newest
   std::int64_t keep_every = 0;  //!< steps; those at multiples of it stay for good; 0 = none
   bool keep_best = true;        //!< the one with the lowest held-out loss stays too
+  [[nodiscard]] bool stays_for_good(std::int64_t step) const {
+    return keep_every > 0 && step > 0 && step % keep_every == 0;
+  }
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
 

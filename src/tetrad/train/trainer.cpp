@@ -541,7 +541,7 @@ void Trainer::save(bool must_succeed) {
   const CheckpointConfig& wanted = config_.train.checkpoint;
   const auto stays = [&](std::int64_t step) {
     return step == state.scheduled_step || (wanted.keep_best && state.best && step == state.best->step) ||
-           (wanted.keep_every > 0 && step > 0 && step % wanted.keep_every == 0);
+           wanted.stays_for_good(step);
   };
   saved_at_ = steady_seconds();
   const TraceRange range(trace_.get(), "checkpoint");
