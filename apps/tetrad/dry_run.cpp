@@ -12,6 +12,7 @@
 #include "tetrad/backend/memory.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/train/memory_plan.h"
 #include "tetrad/train/preflight.h"
 #include "tetrad/train/step_time.h"
 #include "tetrad/train/trainer.h"
@@ -55,12 +56,12 @@ std::vector<std::string> print_data(const Config& config, const Hardware& hardwa
   return data_warnings(dataset);
 }
 
-MemoryEstimate print_sizes(const Config& config, const Recipe& recipe, const Hardware& hardware) {
+void print_sizes(const Config& config, const Hardware& hardware, const Room& room) {
   const std::int64_t steps = step_count(config.train);
   const double tokens = static_cast<double>(steps * config.train.batch * config.train.sequence);
   const double per_token = training_flops_per_token(config.model, config.train.sequence);
-  const MemoryEstimate memory =
-      estimate_memory(config.model, recipe, memory_case(config), memory_traits(hardware.name));
+  const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room);
+  const MemoryEstimate& memory = plan.estimate;
   fmt::print("\n# sizes\nparameters   {:L}\n", parameter_count(config.model));
   fmt::print("steps        {} of {} sequences of {} tokens: {:.4g} tokens\n", steps, config.train.batch,
              config.train.sequence, tokens);
@@ -73,20 +74,18 @@ MemoryEstimate print_sizes(const Config& config, const Recipe& recipe, const Har
       size_text(memory.total()), hardware.name, size_text(memory.weights), size_text(memory.gradients),
       size_text(memory.optimizer), size_text(memory.operands), size_text(memory.activations),
       size_text(memory.scratch));
-  return memory;
+  fmt::print("plan         {}\n", describe(plan));
 }
 
-/// Whether the run fits into what is free here; unknown counts as yes.
-bool print_room(const MemoryEstimate& memory, const Hardware& hardware, const CheckpointSpace& space) {
-  const std::optional<std::int64_t> free = hardware.backend ? hardware.backend->free_memory() : std::nullopt;
-  const bool fits = !free || memory.total() <= static_cast<double>(*free);
-  if (free)
-    fmt::print("free         {} of memory: it {}\n", size_text(*free), fits ? "fits" : "DOES NOT FIT");
+void print_room(const Room& room, bool fits, const Hardware& hardware, const CheckpointSpace& space) {
+  if (room.device)
+    fmt::print("free         {} of memory{}: it {}\n", size_text(*room.device),
+               room.host ? fmt::format(", {} of the host's for moments", size_text(*room.host)) : "",
+               fits ? "fits" : "DOES NOT FIT");
   else if (!hardware.backend)
     fmt::print("free         unknown: {}\n", hardware.why_not);
   fmt::print("checkpoints  {} each, {} at most at once{}\n", size_text(space.each), size_text(space.most),
              space.free ? fmt::format("; {} of the disk are free", size_text(*space.free)) : "");
-  return fits;
 }
 
 void print_time(const Config& config, const Hardware& hardware, bool fits, std::optional<double> price) {
@@ -163,15 +162,14 @@ ExitCode print_dry_run(const Config& config, const Provenance& provenance,
     refusal = error.what();
     fmt::print("REFUSED: {}\n", refusal);
   }
-  const MemoryEstimate memory = print_sizes(config, recipe, hardware);
+  const Room room = room_for(config.run, hardware.backend.get());
+  print_sizes(config, hardware, room);
   const CheckpointSpace space = checkpoint_space(config);
-  const bool fits = print_room(memory, hardware, space);
-  if (hardware.backend)
-    for (std::string& warning :
-         memory_warnings(config, memory_traits(hardware.name), hardware.backend->free_memory()))
-      warnings.push_back(std::move(warning));
+  const std::optional<std::string> lacking = shortage(config, memory_traits(hardware.name), room);
+  print_room(room, !lacking, hardware, space);
+  if (lacking) warnings.push_back(*lacking);
   for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));
-  print_time(config, hardware, fits, price_per_hour);
+  print_time(config, hardware, !lacking, price_per_hour);
   if (!warnings.empty()) fmt::print("\n# warnings\n");
   for (const std::string& warning : warnings) fmt::print("WARNING: {}\n", warning);
   return refusal.empty() ? ExitCode::ok : ExitCode::bad_input;

@@ -24,6 +24,7 @@
 #include "tetrad/recipe/resolve.h"
 #include "tetrad/train/metrics_server.h"
 #include "tetrad/train/origin.h"
+#include "tetrad/train/memory_plan.h"
 #include "tetrad/train/preflight.h"
 #include "tetrad/train/resume.h"
 #include "tetrad/train/run_folder.h"
@@ -196,6 +197,10 @@ ExitCode run(const TrainOptions& options) {
   const StopSignals signals;
   Dataset dataset = open_dataset(backend.threads(),
                                  config);  // what is wrong with the data is found before a folder is made
+  const std::optional<std::string> lacking =
+      shortage(config, memory_traits(backend.name()), room_for(config.run, &backend));
+  // What a CPU has free changes by the minute, and there is swap; a device has what it has.
+  TETRAD_CHECK(!lacking || backend.name() == "cpu", "{}", *lacking);
   MetricsPage page({config.model.name, config.precision.recipe, std::string(backend.name()), kBuildId,
                     step_count(config.train)});
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
@@ -206,8 +211,7 @@ ExitCode run(const TrainOptions& options) {
   const std::filesystem::path& folder = held.path();
   RunLog log(folder / "log.txt", terminal());
   std::vector<std::string> warnings = data_warnings(dataset);
-  std::ranges::move(memory_warnings(config, memory_traits(backend.name()), backend.free_memory()),
-                    std::back_inserter(warnings));
+  if (lacking) warnings.push_back(*lacking);
   for (const std::string& warning : warnings) log.say("WARNING: {}", warning);
   Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, held, backend, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,

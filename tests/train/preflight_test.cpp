@@ -99,15 +99,7 @@ TEST_F(Preflight, DoubtfulDataIsNamed) {
   expect_one_warning({"data.sources.b", "1601 tokens", "9.0 times"});
 }
 
-TEST_F(Preflight, WhatDoesNotFitIsNamed) {
-  for (const char* backend : {"cpu", "cuda"}) {
-    const MemoryTraits& traits = memory_traits(backend);
-    EXPECT_TRUE(memory_warnings(config_, traits, std::int64_t{1} << 40).empty());
-    EXPECT_TRUE(memory_warnings(config_, traits, std::nullopt).empty());
-    const std::vector<std::string> warned = memory_warnings(config_, traits, 1000);
-    ASSERT_EQ(warned.size(), 1U);
-    EXPECT_NE(warned[0].find("train.recompute"), std::string::npos) << warned[0];
-  }
+TEST_F(Preflight, ForetellsTheDisk) {
   config_.run.out = folder_.file("not/there/yet");
   config_.train.checkpoint = {.every = 5, .keep = 3, .keep_every = 2, .keep_best = true};
   const CheckpointSpace space = checkpoint_space(config_);

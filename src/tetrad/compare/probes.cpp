@@ -12,6 +12,7 @@
 #include "tetrad/eval/gradients.h"
 #include "tetrad/io/mapped_file.h"
 #include "tetrad/plot/run_metrics.h"
+#include "tetrad/train/memory_plan.h"
 
 namespace tetrad {
 namespace {
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 struct ProbedArm {
   ProbedArm(const fs::path& checkpoint, const Config& config, Backend& backend)
       : decoder(backend, config.model, microbatch_sequences(config.train), config.train.sequence,
-                storage_type(config.precision), recompute_from_name(config.train.recompute)),
+                storage_type(config.precision), recompute_of(config, backend)),
         recipe(config.precision, config.model.blocks()) {
     load_weights(checkpoint, decoder);
     pass.recipe = &recipe;

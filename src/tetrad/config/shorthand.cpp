@@ -209,6 +209,7 @@ void expand_shorthand(Node& root) {
   if (Node* train = find_map(&root, "train")) {
     wrap(train->find("eval"), "every");
     wrap(train->find("checkpoint"), "every");
+    wrap(train->find("memory"), "moments");
   }
 }
 

@@ -42,6 +42,8 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     "log.write",
     // io/input_file: token files
     "data.read",
+    // allocate_on_host() of a backend
+    "host.allocate",
     // train/trainer: the loss of the step counts as not finite
     "train.non_finite",
 });

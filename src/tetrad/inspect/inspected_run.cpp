@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/inspect/inspected_run.h"
+#include "tetrad/train/memory_plan.h"
 
 #include <algorithm>
 #include <array>
@@ -67,7 +68,7 @@ InspectedRun open_inspected(const std::filesystem::path& path, const std::string
   run.data.heldout = heldout_microbatches(dataset, run.config.train, batches);
   run.decoder = std::make_unique<Decoder>(backend, run.config.model, microbatch_sequences(run.config.train),
                                           run.config.train.sequence, storage_type(run.config.precision),
-                                          recompute_from_name(run.config.train.recompute));
+                                          recompute_of(run.config, backend));
   load_weights(run.checkpoint, *run.decoder);
   return run;
 }

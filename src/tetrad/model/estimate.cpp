@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
 
 #include "tetrad/model/scratch.h"
+#include "tetrad/ops/adamw.h"
 
 namespace tetrad {
 namespace {
@@ -30,6 +32,7 @@ class ActivationMemory {
     share(Scratch::gradient_narrow, config.hidden);
     operations_->embedding(tokens_, config.hidden);
     operations_->cross_entropy(tokens_, config.vocab, c.storage);
+    if (c.host_moments > 0) operations_->moments_on_host();
   }
 
   void add_block(char letter, const std::array<LinearPrecision, 2>& precisions) {
@@ -186,7 +189,8 @@ MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Rec
   MemoryEstimate estimate;
   estimate.weights = 4 * as_double(parameter_count(config));
   estimate.gradients = estimate.weights;
-  estimate.optimizer = 2 * estimate.weights;
+  estimate.host = as_double(host_moments(config, c.host_moments));
+  estimate.optimizer = 2 * estimate.weights - estimate.host;
   if (c.storage != DType::f32)
     estimate.operands = bits_of(c.storage) / 8.0 * as_double(config.vocab) * as_double(config.hidden);
   ActivationMemory memory(config, c, traits);
@@ -207,6 +211,18 @@ MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Rec
 }
 
 }  // namespace
+
+std::int64_t host_moments(const ModelConfig& config, std::int64_t bytes) {
+  std::vector<std::int64_t> sizes;
+  for (const ParameterSpec& parameter : model_parameters(config))
+    sizes.push_back(
+        std::accumulate(parameter.shape.begin(), parameter.shape.end(), std::int64_t{1}, std::multiplies()));
+  const std::vector<bool> on_host = moments_on_host(sizes, bytes);
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (on_host[i]) sum += moment_bytes(sizes[i]);
+  return sum;
+}
 
 double training_flops_per_token(const ModelConfig& c, std::int64_t sequence) {
   double forward = 2 * as_double(c.vocab) * as_double(c.hidden);

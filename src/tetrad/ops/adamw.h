@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace tetrad {
 
@@ -16,7 +17,21 @@ struct AdamWTensor {
   float* second_moment = nullptr;
   std::int64_t size = 0;
   bool decay = true;  //!< matrices yes; norms, biases and the scan's parameters no
+  bool moments_on_host = false;  //!< they lie in memory of Backend::allocate_on_host()
 };
+
+/// How a device reaches moments on the host. Both give the same bits.
+enum class HostMoments : std::uint8_t {
+  staged,  //!< copied to the device and back, piece by piece
+  mapped,  //!< read and written where they are
+};
+
+/// How the moments of tensors of these sizes (elements) are shared out if at least `bytes` of them are to be on the host: true
+/// for those that are. Whole tensors, in the order of the list, small ones never: the results do not depend on it.
+std::vector<bool> moments_on_host(std::span<const std::int64_t> sizes, std::int64_t bytes);
+
+/// Bytes of the two moments of a tensor.
+constexpr std::int64_t moment_bytes(std::int64_t size) { return 2 * size * static_cast<std::int64_t>(sizeof(float)); }
 
 struct AdamWStep {
   std::span<const AdamWTensor> tensors;

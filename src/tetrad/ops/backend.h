@@ -68,6 +68,14 @@ class Backend {
   /// Memory that the operations below can use, and that nobody else may touch: it may be a device's. Every
   /// pointer of an operation points into such memory, except where its header says otherwise.
   virtual Buffer allocate(std::size_t bytes) = 0;
+  /// Memory of the machine, filled with zeros, that operations reach over the bus of a device: more room, less speed. For what
+  /// the header of an operation names. Where there is no device, it is as good as any. Throws Error (failure) where there is
+  /// not enough.
+  virtual Buffer allocate_on_host(std::size_t bytes) {
+    Buffer memory = allocate(bytes);
+    set_to_zero(memory.span<std::byte>());
+    return memory;
+  }
   virtual void set_to_zero(std::span<std::byte> memory) = 0;
   /// Copies within the backend's memory.
   virtual void copy(std::span<const std::byte> from, std::span<std::byte> to) = 0;
@@ -98,6 +106,8 @@ class Backend {
   /// Bytes that the device, or the machine, has free, with what operations hold for themselves; nothing where
   /// nobody says.
   virtual std::optional<std::int64_t> free_memory() const { return std::nullopt; }
+  /// Bytes that allocate_on_host() could give; nothing where nobody says, or where it takes from the same.
+  virtual std::optional<std::int64_t> free_host_memory() const { return std::nullopt; }
   /// What the hardware has used, in joules since some fixed moment; nothing where it does not say.
   virtual std::optional<double> energy() const { return std::nullopt; }
   /// Share of the last moments in which a device worked; nothing where it does not say.
@@ -162,6 +172,8 @@ class Backend {
   virtual void add_outer(const AddOuter& op) = 0;
   virtual void cross_entropy(const CrossEntropy& op) = 0;
   virtual void adamw(const AdamWStep& op) = 0;
+  /// From now on, for measurements that compare. False where the device is the host: nothing changes.
+  virtual bool use_host_moments(HostMoments /*access*/) { return false; }
 
   /// Sum of squares of each tensor's gradient, in f64; infinity or NaN if one of its elements is not finite.
   virtual std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) = 0;

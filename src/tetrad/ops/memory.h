@@ -40,6 +40,8 @@ class OperationMemory {
   virtual void attention(const AttentionShape& /*shape*/, DType /*dtype*/) {}
   virtual void mamba2(const Mamba2Shape& /*shape*/, std::int64_t /*kernel*/, DType /*dtype*/) {}
   virtual void cross_entropy(std::int64_t /*tokens*/, std::int64_t /*vocab*/, DType /*dtype*/) {}
+  /// AdamW with moments on the host.
+  virtual void moments_on_host() {}
 
   virtual double bytes() const { return 0; }
 };

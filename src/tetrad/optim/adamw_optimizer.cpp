@@ -7,17 +7,23 @@
 namespace tetrad {
 
 AdamWOptimizer::AdamWOptimizer(Backend& backend, const std::vector<std::unique_ptr<Parameter>>& parameters,
-                               OptimConfig config)
+                               OptimConfig config, std::int64_t host_moments)
     : backend_(backend), parameters_(parameters), config_(config) {
-  const auto zeros_like = [&](const Tensor& tensor) {
+  const auto zeros_like = [&](const Tensor& tensor, bool on_host) {
+    if (on_host)
+      return Tensor(backend_.allocate_on_host(tensor.bytes().size()), DType::f32, tensor.rows(), tensor.cols());
     Tensor zeros = backend_.make_tensor(DType::f32, tensor.rows(), tensor.cols());
     backend_.set_to_zero(zeros.bytes());
     return zeros;
   };
-  for (const auto& parameter : parameters_) {
-    moments_.push_back({zeros_like(parameter->value), zeros_like(parameter->value)});
-    tensors_.push_back({parameter->value.f32(), parameter->gradient.f32(), moments_.back().first.f32(),
-                        moments_.back().second.f32(), parameter->value.size(), parameter->decay});
+  std::vector<std::int64_t> sizes;
+  for (const auto& parameter : parameters_) sizes.push_back(parameter->value.size());
+  const std::vector<bool> on_host = moments_on_host(sizes, host_moments);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = *parameters_[i];
+    moments_.push_back({zeros_like(parameter.value, on_host[i]), zeros_like(parameter.value, on_host[i])});
+    tensors_.push_back({parameter.value.f32(), parameter.gradient.f32(), moments_.back().first.f32(),
+                        moments_.back().second.f32(), parameter.value.size(), parameter.decay, on_host[i]});
   }
 }
 

@@ -64,6 +64,12 @@ struct SeedsConfig {
   friend bool operator==(const SeedsConfig&, const SeedsConfig&) = default;
 };
 
+/// Where things lie that need not be on a device all the time. The results are the same.
+struct MemoryConfig {
+  std::string moments = "auto";  //!< auto | device | host
+  friend bool operator==(const MemoryConfig&, const MemoryConfig&) = default;
+};
+
 struct TrainConfig {
   std::uint64_t seed = 1;
   SeedsConfig seeds;
@@ -72,7 +78,8 @@ struct TrainConfig {
   std::int64_t batch = 0;          //!< sequences per optimizer step
   std::int64_t sequence = 0;       //!< tokens
   std::int64_t microbatch = 0;     //!< sequences at a time; 0 = the whole batch
-  std::string recompute = "none";  //!< none | cheap | ffn | full
+  MemoryConfig memory;
+  std::string recompute = "none";  //!< none | cheap | ffn | full | auto
   double z_loss = 0;               //!< weight of log²(sum of exp(logits)) beside the loss
   std::string from;                //!< checkpoint whose weights the run begins with; empty: random ones
   EvalConfig eval;
@@ -89,6 +96,8 @@ struct TrainConfig {
 struct RunConfig {
   std::string backend = "auto";  //!< auto | cpu | cuda
   std::int64_t threads = 0;      //!< 0 = all cores
+  double gpu_memory = 0;         //!< GB that the run may have on the device; 0 = what is free
+  double host_memory = 0;        //!< the same of the host
   std::string out;               //!< the run's folder
   std::string metrics_address;   //!< where GET /metrics is answered; empty: nowhere
   std::string trace;             //!< file for where the time of steps goes; empty: none

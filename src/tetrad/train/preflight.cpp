@@ -10,7 +10,6 @@
 #include "tetrad/config/scalar.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/safetensors_header.h"
-#include "tetrad/model/estimate.h"
 #include "tetrad/model/parameter_table.h"
 #include "tetrad/train/trainer.h"
 
@@ -145,24 +144,6 @@ std::vector<std::string> data_warnings(const Dataset& dataset) {
             name, other));
   }
   return warnings;
-}
-
-std::vector<std::string> memory_warnings(const Config& config, const MemoryTraits& traits,
-                                         const std::optional<std::int64_t>& free) {
-  if (!free) return {};
-  const Recipe recipe(config.precision, config.model.blocks());
-  const auto need = [&](Recompute recompute) {
-    MemoryCase c = memory_case(config);
-    c.recompute = recompute;
-    return gigabytes(estimate_memory(config.model, recipe, c, traits).total());
-  };
-  const double needed = need(recompute_from_name(config.train.recompute));
-  const double available = gigabytes(static_cast<double>(*free));
-  if (needed <= available) return {};
-  return {
-      fmt::format("this run needs about {:.1f} GB of memory, and {:.1f} GB are free: use a smaller "
-                  "train.microbatch, or train.recompute (cheap: {:.1f} GB, ffn: {:.1f} GB, full: {:.1f} GB)",
-                  needed, available, need(Recompute::cheap), need(Recompute::ffn), need(Recompute::full))};
 }
 
 CheckpointSpace checkpoint_space(const Config& config) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tetrad/data/dataset.h"
-#include "tetrad/ops/memory.h"
 #include "tetrad/train/config.h"
 
 namespace tetrad {
@@ -33,10 +32,6 @@ std::vector<SourceUse> source_uses(const Dataset& dataset);
 
 /// Sources that are never trained on, held-out tokens that are trained on, text that is repeated too often.
 std::vector<std::string> data_warnings(const Dataset& dataset);
-
-/// Where less memory is free than the run will need, with what would help.
-std::vector<std::string> memory_warnings(const Config& config, const MemoryTraits& traits,
-                                         const std::optional<std::int64_t>& free);
 
 struct CheckpointSpace {
   std::int64_t each = 0;             //!< bytes of a checkpoint

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "tetrad/model/decoder.h"
+#include "tetrad/backend/memory.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/train/memory_plan.h"
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/train/run_log.h"
 #include "tetrad/train/trainer.h"
@@ -38,8 +40,9 @@ std::optional<double> measure_step_seconds(const Config& config, Backend& backen
   const std::int64_t batch = on_cpu ? sequences_to_measure(whole.batch, train.sequence, flop) : whole.batch;
   if (on_cpu && static_cast<double>(batch) * flop > kMostFlop) return std::nullopt;
 
-  Decoder decoder(backend, config.model, batch, train.sequence, whole.storage, whole.recompute);
-  AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim);
+  const MemoryPlan plan = plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend));
+  Decoder decoder(backend, config.model, batch, train.sequence, whole.storage, plan.recompute);
+  AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim, plan.host_moments);
   decoder.initialize(train.init_seed());
   const Recipe recipe(config.precision, config.model.blocks());
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(batch * train.sequence));

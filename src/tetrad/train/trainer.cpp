@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tetrad/backend/memory.h"
 #include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
@@ -43,7 +44,6 @@ MemoryCase memory_case(const Config& config) {
   return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
           .sequence = train.sequence,
           .storage = storage_type(config.precision),
-          .recompute = recompute_from_name(train.recompute),
           .telemetry = train.telemetry_every > 0,
           .document_mask = config.data.document_mask};
 }
@@ -69,9 +69,10 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
       recipe_(config.precision, config.model.blocks()),
       dataset_(std::move(dataset)),
+      plan_(plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend))),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
-               recompute_from_name(config.train.recompute)),
-      optimizer_(backend, decoder_.parameters(), config.optim),
+               plan_.recompute),
+      optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments),
       store_(folder_ / "checkpoints", config.train.checkpoint.keep),
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
@@ -80,6 +81,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       losses_(inputs_.size()) {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
+  if (plan_.host_moments > 0 || config.train.recompute == "auto") log_.say("memory: {}", describe(plan_));
   state_.tokenizer_hash = dataset_.tokenizer_hash();
   state_.build = std::move(build);
   state_.identity = {folder.id(), settings_hash(config_), dataset_.hashes(), folder.branch()};

@@ -21,6 +21,7 @@
 #include "tetrad/recipe/recipe.h"
 #include "tetrad/train/config.h"
 #include "tetrad/train/health.h"
+#include "tetrad/train/memory_plan.h"
 #include "tetrad/train/metrics.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/run_log.h"
@@ -38,7 +39,7 @@ std::int64_t step_count(const TrainConfig& config);
 /// the schedule, the best, and those that stay for good.
 std::int64_t most_checkpoints(const TrainConfig& config);
 
-/// What decides about the memory of a run.
+/// What decides about the memory of a run, besides its plan (memory_plan.h).
 MemoryCase memory_case(const Config& config);
 
 /// The data of a run, checked: opening it reads every token once.
@@ -143,6 +144,7 @@ class Trainer {
   std::int64_t microbatch_;  //!< sequences
   Recipe recipe_;
   Dataset dataset_;
+  MemoryPlan plan_;
   Decoder decoder_;
   AdamWOptimizer optimizer_;
   CheckpointStore store_;

@@ -24,6 +24,7 @@
 #include "tetrad/backend/cpu/rope.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
+#include "tetrad/core/failpoint.h"
 #include "tetrad/core/host_memory.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/ops/backend.h"
@@ -89,6 +90,10 @@ class CpuBackend final : public Backend {
   Threads& threads() override { return threads_; }
 
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
+  Buffer allocate_on_host(std::size_t bytes) override {
+    if (failpoint_fails("host.allocate")) fail_errno(fmt::format("no room for {} bytes", bytes));
+    return Backend::allocate_on_host(bytes);
+  }
 
   void set_to_zero(std::span<std::byte> memory) override {
     parallel_pieces(threads_, memory.size(), [&](std::size_t first, std::size_t count) {

@@ -12,6 +12,7 @@
 #include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/common/graph.h"
+#include "tetrad/backend/cuda/common/host_memory.h"
 #include "tetrad/backend/cuda/common/meter.h"
 #include "tetrad/backend/cuda/gemm/gemm.h"
 #include "tetrad/backend/cuda/gemm/native.h"
@@ -19,6 +20,7 @@
 #include "tetrad/backend/cuda/mamba2/mamba2.h"
 #include "tetrad/backend/cuda/quantize/quantize.h"
 #include "tetrad/core/error.h"
+#include "tetrad/core/host_memory.h"
 #include "tetrad/ops/backend.h"
 
 namespace tetrad {
@@ -69,6 +71,10 @@ class CudaBackend final : public Backend {
   Threads& threads() override { return threads_; }
 
   Buffer allocate(std::size_t bytes) override { return entered()->allocate(bytes); }
+  Buffer allocate_on_host(std::size_t bytes) override {
+    const Entered device = entered();
+    return cuda::allocate_pinned(threads_, bytes);
+  }
 
   void set_to_zero(std::span<std::byte> memory) override {
     if (!memory.empty()) cuda::check(cudaMemsetAsync(memory.data(), 0, memory.size(), entered()->stream()));
@@ -78,7 +84,7 @@ class CudaBackend final : public Backend {
     TETRAD_CHECK(from.size() <= to.size(), "copy: {} bytes into {}", from.size(), to.size());
     if (from.empty()) return;
     cuda::check(
-        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDeviceToDevice, entered()->stream()));
+        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, entered()->stream()));
   }
 
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override {
@@ -86,17 +92,19 @@ class CudaBackend final : public Backend {
     if (from.empty()) return;
     const Entered device = entered();
     cuda::check(
-        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice, device->stream()));
+        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, device->stream()));
     // Other memory has been read when the call returns; memory that is pinned is read when its turn comes.
-    cudaPointerAttributes attributes = {};
-    cuda::check(cudaPointerGetAttributes(&attributes, from.data()));
-    if (attributes.type != cudaMemoryTypeUnregistered) device->synchronize();
+    if (is_on_host(from.data()) || is_on_host(to.data())) device->synchronize();
   }
 
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override {
     if (memory.empty()) return memory;
-    if (copy.size() < memory.size()) copy = Buffer(memory.size());
     const Entered device = entered();
+    if (is_on_host(memory.data())) {
+      device->synchronize();
+      return memory;
+    }
+    if (copy.size() < memory.size()) copy = Buffer(memory.size());
     cuda::check(
         cudaMemcpyAsync(copy.data(), memory.data(), memory.size(), cudaMemcpyDeviceToHost, device->stream()));
     device->synchronize();
@@ -113,6 +121,7 @@ class CudaBackend final : public Backend {
   std::int64_t peak_memory() const override { return device_.peak_memory(); }
   std::optional<std::int64_t> restart_peak() override { return entered()->restart_peak(); }
   std::optional<std::int64_t> free_memory() const override { return entered()->free_memory(); }
+  std::optional<std::int64_t> free_host_memory() const override { return available_memory(); }
   std::optional<double> energy() const override { return meter_.joules(); }
   std::optional<double> busy() const override { return meter_.busy(); }
 
@@ -176,6 +185,10 @@ class CudaBackend final : public Backend {
   void add_outer(const AddOuter& op) override { cuda::add_outer(entered(), op); }
   void cross_entropy(const CrossEntropy& op) override { cuda::cross_entropy(entered(), op); }
   void adamw(const AdamWStep& op) override { cuda::adamw(entered(), op); }
+  bool use_host_moments(HostMoments access) override {
+    device_.host_moments = access;
+    return true;
+  }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
     return cuda::squared_norms(entered(), tensors);
   }
@@ -184,6 +197,13 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  /// Whether it is memory of allocate_on_host(), or other memory that is pinned.
+  static bool is_on_host(const std::byte* memory) {
+    cudaPointerAttributes attributes = {};
+    cuda::check(cudaPointerGetAttributes(&attributes, memory));
+    return attributes.type == cudaMemoryTypeHost;
+  }
+
   template <typename RmsNorm>
   static void check_width(const RmsNorm& op) {
     check(op);

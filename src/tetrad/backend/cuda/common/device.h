@@ -16,6 +16,7 @@
 #include <typeindex>
 
 #include "tetrad/core/buffer.h"
+#include "tetrad/ops/adamw.h"
 #include "tetrad/ops/attention.h"
 
 struct cublasLtContext;  // cublasLt.h is large, and only gemm/ calls it
@@ -95,6 +96,7 @@ class Device {
   void synchronize() const;
 
   AttentionEngine attention_engine = AttentionEngine::best;  //!< something else only to compare
+  HostMoments host_moments = HostMoments::staged;            //!< the same
 
  private:
   struct DestroyStream {

@@ -42,6 +42,7 @@ class CudaOperationMemory final : public OperationMemory {
   void attention(const AttentionShape& shape, DType dtype) override;
   void mamba2(const Mamba2Shape& shape, std::int64_t kernel, DType dtype) override;
   void cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype) override;
+  void moments_on_host() override { need(moments, kMomentStages * 2 * kF32Bytes * as_double(kStagedMoments)); }
 
   double bytes() const override;
 
@@ -57,6 +58,7 @@ class CudaOperationMemory final : public OperationMemory {
     scan,
     logits,
     tables,
+    moments,
     slots
   };
   void need(Slot slot, double bytes) { bytes_[slot] = std::max(bytes_[slot], bytes); }

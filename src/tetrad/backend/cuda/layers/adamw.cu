@@ -8,10 +8,13 @@
 
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/common/reduce.cuh"
+#include "tetrad/backend/cuda/layers/adamw_staging.h"
 #include "tetrad/backend/cuda/layers/tensor_list.cuh"
 
 namespace tetrad::cuda {
 namespace {
+
+constexpr unsigned kPieceBlocks = 1024;  // a piece has the device for itself
 
 struct Rates {
   float learning_rate, beta1, beta2, epsilon, weight_decay, gradient_scale, first_correction,
@@ -27,8 +30,8 @@ __device__ inline void update(const Rates& rates, float decay, float& weight, fl
   weight -= rates.learning_rate * (direction + decay * weight);
 }
 
-__global__ void adamw_kernel(const AdamWTensor* tensors, Rates rates) {
-  const AdamWTensor tensor = tensors[blockIdx.y];
+/// All threads of a row of blocks.
+__device__ inline void update_tensor(const AdamWTensor& tensor, const Rates& rates) {
   const float decay = tensor.decay ? rates.weight_decay : 0.0f;
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -51,6 +54,10 @@ __global__ void adamw_kernel(const AdamWTensor* tensors, Rates rates) {
     update(rates, decay, tensor.weight[i], tensor.gradient[i], tensor.first_moment[i],
            tensor.second_moment[i]);
 }
+
+__global__ void adamw_kernel(const AdamWTensor* tensors, Rates rates) { update_tensor(tensors[blockIdx.y], rates); }
+
+__global__ void adamw_piece_kernel(AdamWTensor piece, Rates rates) { update_tensor(piece, rates); }
 
 /// partial[tensor, block]: sums of squares of the block's elements.
 __global__ void squares_kernel(const AdamWTensor* tensors, double* partial) {
@@ -89,8 +96,26 @@ void adamw(Device& device, const AdamWStep& op) {
                     op.gradient_scale,
                     correction(op.beta1),
                     correction(op.beta2)};
-  adamw_kernel<<<grid_for(op.tensors), kListThreads, 0, device.stream()>>>(upload(device, op.tensors), rates);
-  check_launch();
+  // The bus is what moments on the host wait for, so they begin first, and others are updated while the last ones go back.
+  std::vector<AdamWTensor> resident;
+  MomentStaging* staging = nullptr;
+  for (const AdamWTensor& tensor : op.tensors) {
+    if (!tensor.moments_on_host || device.host_moments == HostMoments::mapped) {
+      resident.push_back(tensor);
+      continue;
+    }
+    staging = &device.kept<MomentStaging>();
+    staging->step(device, tensor, [&](const AdamWTensor& piece) {
+      adamw_piece_kernel<<<kPieceBlocks, kListThreads, 0, device.stream()>>>(piece, rates);
+      check_launch();
+    });
+  }
+  if (!resident.empty()) {
+    const std::span<const AdamWTensor> tensors(resident);
+    adamw_kernel<<<grid_for(tensors), kListThreads, 0, device.stream()>>>(upload(device, tensors), rates);
+    check_launch();
+  }
+  if (staging != nullptr) staging->finish(device);
 }
 
 std::vector<double> squared_norms(Device& device, std::span<const AdamWTensor> tensors) {

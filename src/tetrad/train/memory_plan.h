@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How a run fits into the memory there is: what lies on the host instead of on the device, and what is computed again instead
+// of being kept. Every plan gives the same bits, so that the machine may decide, and a run may go on with another.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tetrad/model/estimate.h"
+#include "tetrad/ops/backend.h"
+#include "tetrad/train/config.h"
+
+namespace tetrad {
+
+/// Bytes that a run may have; nothing: nobody knows.
+struct Room {
+  std::optional<std::int64_t> device;
+  std::optional<std::int64_t> host;  //!< nothing too where the device is the host
+};
+
+/// What is free on this backend, or what run.gpu_memory and run.host_memory say; `backend` may be null: it is not here.
+Room room_for(const RunConfig& config, const Backend* backend);
+
+struct MemoryPlan {
+  Recompute recompute = Recompute::none;
+  std::int64_t host_moments = 0;  //!< bytes of AdamW's moments on the host
+  MemoryEstimate estimate;
+};
+
+/// The cheapest plan that the configuration allows and that fits: as many moments on the host as must be, then more
+/// recomputation. Where none fits, the one that needs least.
+MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room);
+
+/// What is recomputed in a run on this backend.
+Recompute recompute_of(const Config& config, const Backend& backend);
+
+/// What does not fit, with what would help; nothing: it fits, or nobody knows.
+std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room);
+
+/// One line: where the moments are, what is recomputed, what a step transfers.
+std::string describe(const MemoryPlan& plan);
+
+}  // namespace tetrad

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a run's memory lies changes nothing that it computes, and may change from one day to the next.
+
+#include "support/training.h"
+
+namespace tetrad::testing::train_memory_test {
+namespace {
+
+/// Wide enough for moments that are worth moving.
+constexpr const char* kLlama =
+    "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 2048, vocab: 64, tied: true}\n";
+
+class MemoryPlans : public Training {
+ protected:
+  Words plan(const std::string& run, const std::string& memory, const std::string& recompute = "none") {
+    return arguments(kLlama, "nvfp4", run,
+                     {"train.memory=" + memory, "train.recompute=" + recompute});
+  }
+};
+
+TEST_F(MemoryPlans, GiveTheSameRun) {
+  ASSERT_EQ(run_tetrad(plan("device", "device")).exit_code, 0);
+  const Outcome host = run_tetrad(plan("host", "host", "auto"));
+  ASSERT_EQ(host.exit_code, 0) << host.err;
+  EXPECT_NE(host.err.find("pinned on the host"), std::string::npos) << host.err;
+  expect_same_run("device", "host");
+}
+
+TEST_F(MemoryPlans, MayChangeWhenARunGoesOn) {
+  ASSERT_EQ(run_tetrad(plan("whole", "device")).exit_code, 0);
+  ASSERT_EQ(run_tetrad(plan("moved", "host"), {"TETRAD_FAILPOINTS=metrics.write=kill@8"}).exit_code, -1);
+  const Outcome resumed =
+      run_tetrad({"train", "--resume", folder_.file("moved"), "train.memory=device", "train.recompute=full"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same_run("whole", "moved");
+}
+
+TEST_F(MemoryPlans, AFullHostIsSaidBeforeTheFirstStep) {
+  const Outcome refused = run_tetrad(plan("full", "host"), {"TETRAD_FAILPOINTS=host.allocate=enospc"});
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_NE(refused.err.find("no room"), std::string::npos) << refused.err;
+}
+
+TEST_F(MemoryPlans, AreShownForMachinesThatAreNotHere) {
+  write_file(folder_.file("8b.yaml"), "model: llama3-8b\nprecision: nvfp4\ndata: {sources: {a: " + folder_.file("a") +
+                                          "}}\ntrain: {batch: 32, microbatch: 1, sequence: 8192, steps: 9}\n");
+  const Outcome shown = run_tetrad({"train", "--dry-run", folder_.file("8b.yaml"), "run.backend=cuda", "run.gpu_memory=140",
+                                    "run.host_memory=100"});
+  EXPECT_NE(shown.out.find("GB pinned on the host"), std::string::npos) << shown.out << shown.err;
+  EXPECT_NE(shown.out.find("140.000 GB of memory, 100.000 GB of the host's for moments: it fits"), std::string::npos)
+      << shown.out;
+}
+
+}  // namespace
+}  // namespace tetrad::testing::train_memory_test
