@@ -5,40 +5,20 @@
 // Whenever the program is killed, the machine loses power or the disk is full, at least the last checkpoint
 // that write() returned from is there, and no damaged one is ever taken for good.
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "tetrad/core/buffer.h"
-#include "tetrad/core/dtype.h"
+#include "tetrad/checkpoint/checkpoint_contents.h"
 #include "tetrad/io/mapped_file.h"
 
 namespace tetrad {
-
-struct NamedTensor {
-  std::string name;
-  DType dtype = DType::f32;
-  std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;  //!< must stay valid during write()
-};
-
-struct CheckpointContents {
-  std::int64_t step = 0;
-  std::string build;     //!< id of this build, for the manifest; UTF-8
-  std::string run = {};  //!< id of the run, for the manifest
-  std::map<std::string, std::vector<NamedTensor>>
-      tensor_files;                               //!< such as "model.safetensors" → its tensors
-  std::map<std::string, std::string> text_files;  //!< such as "state.json" → its text
-  std::vector<Buffer> copies;  //!< what the tensors' bytes lie in, where they were copied from a device
-};
 
 struct WrittenCheckpoint {
   std::filesystem::path path;
@@ -93,6 +73,7 @@ class CheckpointStore {
  private:
   struct Writing;
 
+  [[noreturn]] static void not_written(const Writing& writing, std::int64_t step, std::string_view reason);
   void lock();
   void restore_set_aside();
   std::filesystem::path make_temporary(std::int64_t step);
