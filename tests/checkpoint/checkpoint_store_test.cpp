@@ -14,6 +14,7 @@
 
 #include "support/file_size_limit.h"
 #include "support/files.h"
+#include "tetrad/checkpoint/checkpoint_writer.h"
 #include "tetrad/checkpoint/manifest.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
@@ -353,9 +354,23 @@ TEST_F(Checkpoints, OneWriterAtATime) {
 
 // ---- Killed, or a call that fails, anywhere in the protocol ----
 
+struct Scenario {
+  std::int64_t step;      //!< written over the steps 1 ('a') and 2 ('b')
+  bool is_in_background;  //!< by a CheckpointWriter
+  std::string missing;    //!< failpoints of the protocol that it does not reach
+};
+
+WrittenCheckpoint write(CheckpointStore store, const Scenario& scenario) {
+  Contents contents(scenario.step, 'n');
+  if (!scenario.is_in_background) return store.write(contents.checkpoint);
+  CheckpointWriter writer(std::move(store));
+  writer.start(std::move(contents.checkpoint), {});
+  return writer.finish();
+}
+
 /// Writes in a child process with this failpoint armed. The child's exit code, or minus its signal:
 /// 0 written, 1 Error (failure), 2 written with warnings, 3 the failpoint was not reached, 4 anything else.
-int write_in_child(const fs::path& folder, std::int64_t step, char value, const std::string& name,
+int write_in_child(const fs::path& folder, const Scenario& scenario, const std::string& name,
                    const std::string& action, int nth) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -363,7 +378,7 @@ int write_in_child(const fs::path& folder, std::int64_t step, char value, const 
     try {
       CheckpointStore store(folder, 2);
       set_failpoints(fmt::format("{}={}@{}", name, action, nth));
-      code = write(store, step, value).warnings.empty() ? 0 : 2;
+      code = write(std::move(store), scenario).warnings.empty() ? 0 : 2;
       if (failpoint_hits(name) < nth) code = 3;
     } catch (const Error& error) {
       const bool says_so = std::string_view(error.what()).find("is intact") != std::string_view::npos;
@@ -378,11 +393,6 @@ int write_in_child(const fs::path& folder, std::int64_t step, char value, const 
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-struct Scenario {
-  std::int64_t step;    //!< written over the steps 1 ('a') and 2 ('b')
-  std::string missing;  //!< failpoints of the protocol that it does not reach
-};
-
 class CheckpointFaults : public Checkpoints, public ::testing::WithParamInterface<Scenario> {};
 
 TEST_P(CheckpointFaults, LeaveAGoodCheckpoint) {
@@ -395,7 +405,7 @@ TEST_P(CheckpointFaults, LeaveAGoodCheckpoint) {
         SCOPED_TRACE(fmt::format("{}={}@{}", name, action, nth));
         fs::remove_all(folder());
         write_two();
-        const int code = write_in_child(folder(), scenario.step, 'n', std::string(name), action, nth);
+        const int code = write_in_child(folder(), scenario, std::string(name), action, nth);
         if (code == 3) break;
         ++reached;
         ASSERT_TRUE(action == "kill" ? code == -SIGKILL : code == 1 || code == 2) << code;
@@ -424,8 +434,10 @@ TEST_P(CheckpointFaults, LeaveAGoodCheckpoint) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Store, CheckpointFaults,
-                         ::testing::Values(Scenario{3, "checkpoint.set_aside"},
-                                           Scenario{2, "checkpoint.retire"}));
+                         ::testing::Values(Scenario{3, false, "checkpoint.set_aside checkpoint.thread"},
+                                           Scenario{2, false, "checkpoint.retire checkpoint.thread"},
+                                           Scenario{3, true, "checkpoint.set_aside"},
+                                           Scenario{2, true, "checkpoint.retire"}));
 
 TEST_F(Checkpoints, FullDiskNamesThePreviousOne) {
   expect_error(

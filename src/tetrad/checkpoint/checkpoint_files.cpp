@@ -113,7 +113,8 @@ std::uint64_t bytes_of(const CheckpointContents& contents) {
   return bytes;
 }
 
-Manifest write_checkpoint_files(const fs::path& folder, const CheckpointContents& contents) {
+Manifest write_checkpoint_files(const fs::path& folder, const CheckpointContents& contents,
+                                const std::function<void()>& all_read) {
   Manifest manifest{contents.step, contents.build, contents.run, contents.piece_bytes};
   std::deque<AtomicFile> tensor_files;
   for (const auto& [name, tensors] : contents.tensor_files) {
@@ -125,6 +126,8 @@ Manifest write_checkpoint_files(const fs::path& folder, const CheckpointContents
     const std::vector<Part> parts = parts_of(layout, name, tensors);
     manifest.files.push_back(write_parts(tensor_files.emplace_back(folder / name), name, parts, contents));
   }
+  if (failpoint_fails("checkpoint.all_read")) fail_errno("cannot go on when all tensors were read");
+  if (all_read) all_read();
   for (AtomicFile& file : tensor_files) file.commit();
   for (const auto& [name, text] : contents.text_files) {
     begin_file(name);

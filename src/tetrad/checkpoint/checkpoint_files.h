@@ -3,6 +3,7 @@
 // The files of one checkpoint, written piece by piece from where the tensors lie. For checkpoint_store.
 
 #include <filesystem>
+#include <functional>
 
 #include "tetrad/checkpoint/checkpoint_contents.h"
 #include "tetrad/checkpoint/manifest.h"
@@ -17,7 +18,8 @@ std::uint64_t bytes_of(const CheckpointContents& contents);
 
 /// Writes all files, MANIFEST.json last: when it is there, every other is durable under its name. At most
 /// kHashThreads times MemoryReader::kMostBytes of the tensors are in memory at a time besides themselves.
-/// Throws Error if anything failed.
-Manifest write_checkpoint_files(const std::filesystem::path& folder, const CheckpointContents& contents);
+/// Calls all_read(), if any, as soon as no tensor is needed any more. Throws Error if anything failed.
+Manifest write_checkpoint_files(const std::filesystem::path& folder, const CheckpointContents& contents,
+                                const std::function<void()>& all_read);
 
 }  // namespace tetrad

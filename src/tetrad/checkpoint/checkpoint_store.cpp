@@ -122,7 +122,8 @@ std::vector<FoundCheckpoint> CheckpointStore::list() const {
   return found;
 }
 
-WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents, const Stays& stays) {
+WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents, const Stays& stays,
+                                         const std::function<void()>& all_read) {
   const auto start = std::chrono::steady_clock::now();
   check_contents(contents);
   Writing writing;
@@ -138,7 +139,7 @@ WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents, con
       if (writing.previous.empty() && looks_complete(found.path)) writing.previous = found.path;
     remove_stale(writing.result.warnings);
     check_space(contents);
-    write_files(writing, contents);
+    write_files(writing, contents, all_read);
     publish(writing, contents.step);
   } catch (const Error& error) {
     not_written(writing, contents.step, error.what());
@@ -176,9 +177,10 @@ fs::path CheckpointStore::make_temporary(std::int64_t step) {
   return path;
 }
 
-void CheckpointStore::write_files(Writing& writing, const CheckpointContents& contents) {
+void CheckpointStore::write_files(Writing& writing, const CheckpointContents& contents,
+                                  const std::function<void()>& all_read) {
   const fs::path folder = writing.temporary = make_temporary(contents.step);
-  const Manifest manifest = write_checkpoint_files(folder, contents);
+  const Manifest manifest = write_checkpoint_files(folder, contents, all_read);
   if (verify_checkpoint(folder, Reread::from_disk) != manifest)
     fail("{} is not what was written", kManifestName);
   writing.result.bytes = checkpoint_bytes(folder);

@@ -55,8 +55,10 @@ class CheckpointStore {
   /// newest up to this step remain, those that `stays` says, and those that somebody reads. A checkpoint of
   /// the same step is replaced, and remains until the new one is safe. Throws Error (failure) if anything
   /// failed, the disk is full for example: the message names the previous checkpoint, which is intact, and
-  /// the run may go on and try again later. Where the disk has no room for it, nothing is written.
-  WrittenCheckpoint write(const CheckpointContents& contents, const Stays& stays = {});
+  /// the run may go on and try again later. Where the disk has no room for it, nothing is written. Calls
+  /// all_read(), if any, as soon as the tensors may change.
+  WrittenCheckpoint write(const CheckpointContents& contents, const Stays& stays = {},
+                          const std::function<void()>& all_read = {});
 
   /// The newest checkpoint up to step `limit` whose files all have their right size and hash. Bad ones on the
   /// way to it are moved to `step-N.bad.<unique>`, never deleted, and added to `problems`. Nothing only if
@@ -77,7 +79,8 @@ class CheckpointStore {
   void lock();
   void restore_set_aside();
   std::filesystem::path make_temporary(std::int64_t step);
-  void write_files(Writing& writing, const CheckpointContents& contents);
+  void write_files(Writing& writing, const CheckpointContents& contents,
+                   const std::function<void()>& all_read);
   void publish(Writing& writing, std::int64_t step);
   void remove_stale(std::vector<std::string>& warnings);
   void check_space(const CheckpointContents& contents) const;

@@ -130,7 +130,7 @@ int detail::failpoint_reached(std::string_view name) {
         result = point.action;
     }
   }
-  constexpr std::chrono::milliseconds kMoment(20);
+  constexpr std::chrono::milliseconds kMoment(5);
   if (is_slow) std::this_thread::sleep_for(kMoment);  // while other threads go on, also through here
   return result;
 }

@@ -28,10 +28,12 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     "file.rename",
     "file.fsync_folder",
     // checkpoint/checkpoint_store: in the order of the protocol
+    "checkpoint.thread",  // before the thread that writes begins
     "checkpoint.space",
     "checkpoint.create_folder",
     "checkpoint.write",         // before each file
     "checkpoint.read",          // before each part of a tensor is read
+    "checkpoint.all_read",      // before training may change the tensors
     "checkpoint.verify",        // before each file is read again
     "checkpoint.set_aside",     // before an existing checkpoint of the same step is moved out of the way
     "checkpoint.rename",        // before the new one gets its name
