@@ -87,7 +87,7 @@ TEST_F(Training, EveryFailpointLeavesARunThatCanBeResumed) {
     // Old checkpoints go a few times in so short a run, and none of the same step is in the way.
     const bool is_rare = point == "checkpoint.retire" || point == "checkpoint.remove";
     const bool is_reached = point != "checkpoint.set_aside";
-    for (const char* action : {"kill", "enospc", "eio"}) {
+    for (const char* action : {"kill", "enospc", "eio", "enomem"}) {
       const std::string where = std::string(point) + "=" + action + (is_rare ? "@2" : "@4");
       SCOPED_TRACE(where);
       const std::string run = "run-" + std::string(point) + "-" + action;
@@ -99,6 +99,28 @@ TEST_F(Training, EveryFailpointLeavesARunThatCanBeResumed) {
       expect_same_run("whole", run);
       std::filesystem::remove_all(folder_ / run);
     }
+  }
+}
+
+/// Reading, or what comes after it, takes longer than a step.
+TEST_F(Training, CheckpointsBesideTrainingAreOfOneStep) {
+  const Words words = {"run.threads=1"};
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "whole", words)).exit_code, 0);
+  for (const char* where :
+       {"checkpoint.read=slow,checkpoint.create_folder=kill@3",
+        "checkpoint.read=slow,checkpoint.read=kill@80", "checkpoint.read=slow,checkpoint.all_read=kill@3",
+        "checkpoint.verify=slow,checkpoint.verify=kill@12", "file.fsync=slow,checkpoint.rename=kill@3",
+        "checkpoint.read=slow,checkpoint.read=enomem@80", "checkpoint.read=slow,checkpoint.all_read=enomem@2",
+        "checkpoint.verify=slow,file.fsync=eio@10"}) {
+    SCOPED_TRACE(where);
+    const bool kills = std::string_view(where).find("kill") != std::string_view::npos;
+    const Outcome struck =
+        run_tetrad(arguments(kLlama, "nvfp4", "run", words), {std::string("TETRAD_FAILPOINTS=") + where});
+    EXPECT_EQ(struck.exit_code, kills ? -1 : 0) << struck.err;
+    EXPECT_EQ(struck.err.find("NO CHECKPOINT of step 3") != std::string::npos, !kills) << struck.err;
+    if (kills) finish("run");
+    expect_same_run("whole", "run");
+    std::filesystem::remove_all(folder_ / "run");
   }
 }
 
@@ -344,16 +366,22 @@ std::uint16_t metrics_port(const RunningTetrad& run) {
 }
 
 TEST_F(Training, PrometheusIsToldWhatTheFilesSay) {
-  RunningTetrad run(arguments(kLlama, "nvfp4", "run", {"train.steps=1000000", "run.metrics_address=0"}));
+  constexpr std::int64_t kEvery = 50;
+  RunningTetrad run(arguments(
+      kLlama, "nvfp4", "run",
+      {"train.steps=1000000", "run.metrics_address=0", "train.checkpoint.every=" + std::to_string(kEvery)}));
   const std::uint16_t port = metrics_port(run);
   ASSERT_NE(port, 0) << run.err();
   HttpClient client(port);
   const auto scrape = [&] { return parse_exposition(client.get("/metrics").body); };
-  // At a step after which neither an evaluation nor a checkpoint is due, so that all figures belong together.
+  // At a step after which neither an evaluation nor a checkpoint is due, when the last checkpoint is done, so
+  // that all figures belong together.
   const auto is_settled = [](const Exposition& figures) {
     if (!figures.has("tetrad_train_eval_loss")) return false;
     const auto step = static_cast<std::int64_t>(figures.value("tetrad_train_step"));
-    return step % 3 != 0 && step % 4 != 0;
+    const std::int64_t saved = step - step % kEvery;
+    return step % 4 != 0 && saved > 0 && saved < step &&
+           figures.value("tetrad_train_checkpoint_step") == static_cast<double>(saved);
   };
   Exposition figures = scrape();
   while (!is_settled(figures)) figures = scrape();

@@ -7,22 +7,26 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <functional>
 #include <set>
 
 #include "support/file_size_limit.h"
 #include "support/files.h"
+#include "tetrad/checkpoint/checkpoint_writer.h"
 #include "tetrad/checkpoint/manifest.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/io/safetensors.h"
+#include "tetrad/io/sha256.h"
 
 namespace tetrad {
 namespace {
 
 namespace fs = std::filesystem;
 
+using testing::bytes_of;
 using testing::FileSizeLimit;
 using testing::read_file;
 using testing::TemporaryFolder;
@@ -41,6 +45,7 @@ struct Contents {
                                                     {"e", DType::f32, {0, 4}, {}}};
     checkpoint.tensor_files["optimizer.safetensors"] = {{"m", DType::f32, {2}, bytes(moments)}};
     checkpoint.text_files["state.json"] = fmt::format("{{\"step\":{},\"value\":\"{}\"}}", step, value);
+    checkpoint.piece_bytes = 128;  // so that also such small files have several
   }
   std::string weights;
   std::string moments;
@@ -134,6 +139,116 @@ TEST_F(Checkpoints, HoldsWhatWasWritten) {
   EXPECT_EQ(manifest.step, 5);
   EXPECT_EQ(manifest.build, "test build");
   EXPECT_EQ(read_file(folder() / "latest"), "step-5\n");
+}
+
+/// Hands out copies, as of a device's memory, and counts what is alive of them.
+class CountingReader final : public MemoryReader {
+ public:
+  struct Counts {
+    std::atomic<std::size_t> now = 0;
+    std::atomic<std::size_t> most = 0;
+    std::atomic<std::size_t> all = 0;
+  };
+  explicit CountingReader(Counts& counts) : counts_(counts) {}
+
+  std::span<const std::byte> read(std::span<const std::byte> memory) override {
+    EXPECT_LE(memory.size(), kMostBytes);
+    counts_.now -= copy_.size();
+    copy_.assign(memory.begin(), memory.end());
+    counts_.all += copy_.size();
+    const std::size_t now = counts_.now += copy_.size();
+    for (std::size_t most = counts_.most; most < now && !counts_.most.compare_exchange_weak(most, now);)
+      continue;
+    return copy_;
+  }
+
+ private:
+  Counts& counts_;
+  std::vector<std::byte> copy_;
+};
+
+/// Tensors that are larger than what is read and than what is hashed at once.
+struct LargeContents {
+  LargeContents() {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint32_t>(i * 2654435761U);
+    const auto bytes = std::as_bytes(std::span(values));
+    checkpoint.step = 1;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      checkpoint.tensor_files[file] = {{"a", DType::u32, {1'000'003}, bytes.first(4 * 1'000'003)},
+                                       {"b", DType::u32, {1}, bytes.first(4)},
+                                       {"c", DType::u32, {2'000'000}, bytes.last(4 * 2'000'000)}};
+    checkpoint.piece_bytes = 3'000'001;
+  }
+  std::vector<std::uint32_t> values = std::vector<std::uint32_t>(2'500'000);
+  CheckpointContents checkpoint;
+};
+
+TEST_F(Checkpoints, AreReadALittleAtATime) {
+  CheckpointStore writer = store();
+  LargeContents contents;
+  CountingReader::Counts counts;
+  for (int i = 0; i < kHashThreads; ++i)
+    contents.checkpoint.readers.push_back(std::make_unique<CountingReader>(counts));
+  writer.write(contents.checkpoint);
+  EXPECT_LE(counts.most, kHashThreads * MemoryReader::kMostBytes);
+  EXPECT_EQ(counts.all, 2U * 4 * 3'000'004) << "each byte once";
+  const SafetensorsFile file(step(1) / "optimizer.safetensors");
+  for (const NamedTensor& tensor : contents.checkpoint.tensor_files.at("optimizer.safetensors"))
+    EXPECT_TRUE(std::ranges::equal(file.bytes(*file.find(tensor.name)), tensor.bytes)) << tensor.name;
+}
+
+TEST_F(Checkpoints, HashesAreThoseOfThePieces) {
+  CheckpointStore writer = store();
+  const LargeContents contents;
+  writer.write(contents.checkpoint);
+  const std::size_t piece = contents.checkpoint.piece_bytes;
+  const Manifest manifest = parse_manifest(read_file(step(1) / "MANIFEST.json"));
+  EXPECT_EQ(manifest.piece_bytes, piece);
+  for (const ManifestFile& file : manifest.files) {
+    const std::string text = read_file(step(1) / file.name);
+    ASSERT_EQ(file.sha256.size(), (text.size() + piece - 1) / piece);
+    ASSERT_GT(file.sha256.size(), 3U);
+    for (std::size_t i = 0; i < file.sha256.size(); ++i)
+      EXPECT_EQ(file.sha256[i], sha256_hex(bytes_of(text.substr(i * piece, piece))));
+    // A byte of the last piece, which another thread reads.
+    std::string bad = text;
+    bad.back() = static_cast<char>(~bad.back());
+    write_file(step(1) / file.name, bad);
+    Problems problems;
+    expect_error([&] { open_checkpoint(step(1), problems); }, ExitCode::no_checkpoint,
+                 {file.name, "damaged"});
+    write_file(step(1) / file.name, text);
+  }
+}
+
+/// In the middle of a large tensor, on whatever thread.
+TEST_F(Checkpoints, TensorsThatCannotBeReadLeaveThePreviousOne) {
+  write_two();
+  CheckpointStore writer = store();
+  for (const char* action : {"enomem", "eio"})
+    for (const int nth : {1, 7, 20}) {
+      LargeContents contents;
+      contents.checkpoint.step = 3;
+      set_failpoints(fmt::format("checkpoint.read={}@{}", action, nth));
+      expect_error([&] { writer.write(contents.checkpoint); }, ExitCode::failure,
+                   {"cannot read the tensor", step(2).native(), "is intact"});
+      EXPECT_EQ(count_entries(folder(), ".tmp."), 0);
+    }
+  set_failpoints("");
+  EXPECT_EQ(steps(writer), (std::vector<std::int64_t>{2, 1}));
+}
+
+TEST_F(Checkpoints, OfEarlierVersionsAreRead) {
+  write_two();
+  Manifest manifest = parse_manifest(read_file(step(2) / "MANIFEST.json"));
+  manifest.piece_bytes = 0;
+  for (ManifestFile& file : manifest.files)
+    file.sha256 = {sha256_hex(bytes_of(read_file(step(2) / file.name)))};
+  write_file(step(2) / "MANIFEST.json", manifest_text(manifest));
+  Problems problems;
+  EXPECT_EQ(newest(problems)->step, 2);
+  write_file(step(2) / "state.json", "{\"step\":2,\"value\":\"c\"}");
+  EXPECT_EQ(newest(problems)->step, 1);
 }
 
 TEST_F(Checkpoints, KeepsTheNewest) {
@@ -239,9 +354,23 @@ TEST_F(Checkpoints, OneWriterAtATime) {
 
 // ---- Killed, or a call that fails, anywhere in the protocol ----
 
+struct Scenario {
+  std::int64_t step;      //!< written over the steps 1 ('a') and 2 ('b')
+  bool is_in_background;  //!< by a CheckpointWriter
+  std::string missing;    //!< failpoints of the protocol that it does not reach
+};
+
+WrittenCheckpoint write(CheckpointStore store, const Scenario& scenario) {
+  Contents contents(scenario.step, 'n');
+  if (!scenario.is_in_background) return store.write(contents.checkpoint);
+  CheckpointWriter writer(std::move(store));
+  writer.start(std::move(contents.checkpoint), {});
+  return writer.finish();
+}
+
 /// Writes in a child process with this failpoint armed. The child's exit code, or minus its signal:
 /// 0 written, 1 Error (failure), 2 written with warnings, 3 the failpoint was not reached, 4 anything else.
-int write_in_child(const fs::path& folder, std::int64_t step, char value, const std::string& name,
+int write_in_child(const fs::path& folder, const Scenario& scenario, const std::string& name,
                    const std::string& action, int nth) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -249,7 +378,7 @@ int write_in_child(const fs::path& folder, std::int64_t step, char value, const 
     try {
       CheckpointStore store(folder, 2);
       set_failpoints(fmt::format("{}={}@{}", name, action, nth));
-      code = write(store, step, value).warnings.empty() ? 0 : 2;
+      code = write(std::move(store), scenario).warnings.empty() ? 0 : 2;
       if (failpoint_hits(name) < nth) code = 3;
     } catch (const Error& error) {
       const bool says_so = std::string_view(error.what()).find("is intact") != std::string_view::npos;
@@ -264,24 +393,19 @@ int write_in_child(const fs::path& folder, std::int64_t step, char value, const 
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-struct Scenario {
-  std::int64_t step;    //!< written over the steps 1 ('a') and 2 ('b')
-  std::string missing;  //!< failpoints of the protocol that it does not reach
-};
-
 class CheckpointFaults : public Checkpoints, public ::testing::WithParamInterface<Scenario> {};
 
 TEST_P(CheckpointFaults, LeaveAGoodCheckpoint) {
   const Scenario& scenario = GetParam();
   for (const std::string_view name : kFailpoints) {
     if (!name.starts_with("file.") && !name.starts_with("checkpoint.")) continue;
-    for (const std::string action : {"kill", "enospc", "eio"}) {
+    for (const std::string action : {"kill", "enospc", "eio", "enomem"}) {
       int reached = 0;
       for (int nth = 1; nth < 100; ++nth) {
         SCOPED_TRACE(fmt::format("{}={}@{}", name, action, nth));
         fs::remove_all(folder());
         write_two();
-        const int code = write_in_child(folder(), scenario.step, 'n', std::string(name), action, nth);
+        const int code = write_in_child(folder(), scenario, std::string(name), action, nth);
         if (code == 3) break;
         ++reached;
         ASSERT_TRUE(action == "kill" ? code == -SIGKILL : code == 1 || code == 2) << code;
@@ -310,8 +434,10 @@ TEST_P(CheckpointFaults, LeaveAGoodCheckpoint) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Store, CheckpointFaults,
-                         ::testing::Values(Scenario{3, "checkpoint.set_aside"},
-                                           Scenario{2, "checkpoint.retire"}));
+                         ::testing::Values(Scenario{3, false, "checkpoint.set_aside checkpoint.thread"},
+                                           Scenario{2, false, "checkpoint.retire checkpoint.thread"},
+                                           Scenario{3, true, "checkpoint.set_aside"},
+                                           Scenario{2, true, "checkpoint.retire"}));
 
 TEST_F(Checkpoints, FullDiskNamesThePreviousOne) {
   expect_error(

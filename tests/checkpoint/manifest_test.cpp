@@ -13,11 +13,22 @@ namespace {
 
 constexpr std::string_view kHash = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
+constexpr std::string_view kOtherHash = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
 Manifest example() {
   return {12,
           "v1 \"quoted\"",
           "01234567-89ab-4def-8123-456789abcdef",
-          {{"a.safetensors", 7, std::string(kHash)}, {"state.json", 0, std::string(kHash)}}};
+          4,
+          {{"a.safetensors", 7, {std::string(kHash), std::string(kOtherHash)}}, {"state.json", 0, {}}}};
+}
+
+/// As version 2 wrote it.
+Manifest earlier_example() {
+  Manifest manifest = example();
+  manifest.piece_bytes = 0;
+  for (ManifestFile& file : manifest.files) file.sha256 = {std::string(kHash)};
+  return manifest;
 }
 
 std::string entry(std::string_view name, std::string_view bytes = "1") {
@@ -49,17 +60,57 @@ void expect_bad_input(std::string_view text, std::string_view word) {
 TEST(Manifest, RoundTrips) {
   EXPECT_EQ(parse_manifest(manifest_text(example())), example());
   EXPECT_EQ(parse_manifest(sealed_with("3", entry("f"))),
-            (Manifest{3, "b", {}, {{"f", 1, std::string(kHash)}}}));
+            (Manifest{3, "b", {}, 0, {{"f", 1, {std::string(kHash)}}}}));
+  Manifest without_run = example();
+  without_run.run.clear();
+  EXPECT_EQ(parse_manifest(manifest_text(without_run)), without_run);
 }
 
-TEST(Manifest, OfAnEarlierVersionNamesNoRun) {
-  Manifest earlier = example();
+TEST(Manifest, OfEarlierVersionsIsRead) {
+  Manifest earlier = earlier_example();
+  EXPECT_NE(manifest_text(earlier).find("\"version\":2"), std::string::npos);
+  EXPECT_EQ(parse_manifest(manifest_text(earlier)), earlier);
   earlier.run.clear();
   EXPECT_NE(manifest_text(earlier).find("\"version\":1"), std::string::npos);
   EXPECT_EQ(parse_manifest(manifest_text(earlier)), earlier);
-  Manifest strange = example();
-  strange.run = "../elsewhere";
-  expect_bad_input(manifest_text(strange), "run");
+  for (Manifest strange : {example(), earlier_example()}) {
+    strange.run = "../elsewhere";
+    expect_bad_input(manifest_text(strange), "run");
+  }
+}
+
+TEST(Manifest, HasOneHashForEachPiece) {
+  const auto refuse = [](std::uint64_t bytes, std::vector<std::string> hashes, std::string_view word) {
+    Manifest manifest = example();
+    manifest.files[0].bytes = bytes;
+    manifest.files[0].sha256 = std::move(hashes);
+    expect_bad_input(manifest_text(manifest), word);
+  };
+  const std::string hash(kHash);
+  refuse(8, {hash}, "each piece");
+  refuse(9, {hash, hash}, "each piece");
+  refuse(4, {hash, hash}, "each piece");
+  refuse(4, {}, "each piece");
+  refuse(0, {hash}, "each piece");
+  refuse(std::uint64_t{1} << 62, {hash}, "each piece");
+  refuse(8, {hash, hash.substr(1)}, "64 hexadecimal");
+  std::string text = manifest_text(example());
+  for (const std::string_view size : {"0", "-4", "4.0", "\"4\"", "null", "18446744073709551616"}) {
+    std::string content = text.substr(0, text.rfind(",\"sha256\""));
+    content.replace(content.find("_bytes\":4") + 8, 1, size);
+    expect_bad_input(sealed(content), "piece_bytes");
+  }
+}
+
+TEST(Manifest, HasRoomForTheLargestModels) {
+  constexpr std::uint64_t kBytes = 100'000'000'000;
+  constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
+  Manifest large = example();
+  large.piece_bytes = kPiece;
+  large.files.clear();
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+    large.files.push_back({name, kBytes, std::vector((kBytes + kPiece - 1) / kPiece, std::string(kHash))});
+  EXPECT_EQ(parse_manifest(manifest_text(large)), large);
 }
 
 TEST(Manifest, FindsEveryChangedByteAndEveryCut) {
@@ -100,7 +151,7 @@ TEST(Manifest, RefusesOtherContent) {
   expect_bad_input(std::string(kManifestMaxBytes + 1, ' '), "bytes");
   expect_bad_input(sealed("{"), "JSON");
   expect_bad_input(sealed("{\"format\":\"other\""), "not of a checkpoint of Tetrad");
-  expect_bad_input(sealed("{\"format\":\"tetrad-checkpoint\",\"version\":3"), "version 3");
+  expect_bad_input(sealed("{\"format\":\"tetrad-checkpoint\",\"version\":4"), "version 4");
   expect_bad_input(sealed_with("1", ""), "no files");
   expect_bad_input(sealed_with("1", "1"), "not an object");
   expect_bad_input(sealed_with("1", entry("f") + " "), "more than the fields");

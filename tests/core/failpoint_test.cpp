@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <set>
@@ -54,6 +55,14 @@ TEST_F(Failpoint, ActsEveryTimeOrAtTheNthTime) {
   EXPECT_TRUE(failpoint_fails("file.write"));
   EXPECT_EQ(errno, EIO);
   EXPECT_FALSE(failpoint_fails("file.close"));
+}
+
+TEST_F(Failpoint, MakesCallsSlow) {
+  set_failpoints("file.write=slow,file.write=enomem@2");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(failpoint("file.write"), 0);
+  EXPECT_EQ(failpoint("file.write"), ENOMEM);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(10));
 }
 
 TEST_F(Failpoint, Kills) {

@@ -74,7 +74,7 @@ TEST_P(HostMomentsOn, GiveTheSameBits) {
 }
 
 TEST_P(HostMomentsOn, AFullMachineIsAnErrorAndNotACrash) {
-  set_failpoints("host.allocate=eio@2");
+  set_failpoints("host.allocate=enomem@2");
   EXPECT_THROW(AdamWOptimizer(*backend_, parameters_, {}, 1), Error);
   set_failpoints("");
   EXPECT_NO_THROW(AdamWOptimizer(*backend_, parameters_, {}, 1));

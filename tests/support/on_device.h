@@ -23,6 +23,7 @@ class OnDevice final : public Backend {
   void copy(std::span<const std::byte> from, std::span<std::byte> to) override { upload(from, to); }
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override;
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override;
+  std::unique_ptr<MemoryReader> make_reader() override { return std::make_unique<PlainMemoryReader>(); }
   void synchronize() override { device_.synchronize(); }
   std::int64_t peak_memory() const override { return device_.peak_memory(); }
   std::optional<std::int64_t> restart_peak() override { return device_.restart_peak(); }

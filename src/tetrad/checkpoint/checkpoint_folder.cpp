@@ -15,10 +15,10 @@
 #include <tuple>
 #include <utility>
 
+#include "tetrad/checkpoint/piece_hashes.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/io/mapped_file.h"
-#include "tetrad/io/sha256.h"
 
 namespace tetrad {
 namespace {
@@ -62,17 +62,20 @@ std::pair<FileDescriptor, std::uint64_t> open_part(int folder, const std::string
   return {std::move(file), static_cast<std::uint64_t>(status.st_size)};
 }
 
-/// Calls use(piece) for all bytes of the file. Reads rather than maps: a broken disk is then an error, no
-/// signal.
+/// Calls use(bytes) for all bytes of a piece of the file, a little at a time. Reads rather than maps: a
+/// broken disk is then an error, no signal.
 template <typename Use>
-void read_all(const FileDescriptor& file, std::string_view name, const Use& use) {
-  std::vector<std::byte> buffer(std::size_t{1} << 20);
-  for (;;) {
-    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+void read_piece(const FileDescriptor& file, std::string_view name, const FilePiece& piece, const Use& use) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
+  std::vector<std::byte> buffer(std::min(kMostBytes, piece.end - piece.begin));
+  for (std::uint64_t at = piece.begin; at < piece.end;) {
+    const auto wanted = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), piece.end - at));
+    const ssize_t count = ::pread(file.get(), wanted.data(), wanted.size(), static_cast<off_t>(at));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) unreadable(name);
-    if (count == 0) return;
-    use(std::span<const std::byte>(buffer).first(static_cast<std::size_t>(count)));
+    TETRAD_CHECK(count > 0, "{} becomes shorter while it is read", name);
+    use(std::span<const std::byte>(wanted).first(static_cast<std::size_t>(count)));
+    at += static_cast<std::uint64_t>(count);
   }
 }
 
@@ -88,9 +91,8 @@ Manifest read_manifest(int folder) {
   TETRAD_CHECK(size <= kManifestMaxBytes, "{} has {} bytes, more than the allowed {}", name, size,
                kManifestMaxBytes);
   std::string text;
-  read_all(file, name, [&](std::span<const std::byte> piece) {
-    TETRAD_CHECK(text.size() + piece.size() <= kManifestMaxBytes, "{} grows while it is read", name);
-    text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  read_piece(file, name, {0, size}, [&](std::span<const std::byte> bytes) {
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   });
   return parse_manifest(text);
 }
@@ -161,10 +163,11 @@ Manifest verify_checkpoint(const fs::path& folder, Reread reread) {
     const FileDescriptor file = open_listed(descriptor.get(), listed);
     if (failpoint_fails("checkpoint.verify")) unreadable(listed.name);
     if (reread == Reread::from_disk) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
-    Sha256 hash;
-    read_all(file, listed.name, [&](std::span<const std::byte> piece) { hash.update(piece); });
-    TETRAD_CHECK(hash.hex() == listed.sha256, "{} is damaged: its bytes do not have the hash in {}",
-                 listed.name, kManifestName);
+    const auto read = [&](const FilePiece& piece, std::size_t /*thread*/, Sha256& hash) {
+      read_piece(file, listed.name, piece, [&](std::span<const std::byte> bytes) { hash.update(bytes); });
+    };
+    TETRAD_CHECK(hash_pieces(listed.bytes, manifest.piece_bytes, read) == listed.sha256,
+                 "{} is damaged: its bytes do not have the hashes in {}", listed.name, kManifestName);
   }
   return manifest;
 }

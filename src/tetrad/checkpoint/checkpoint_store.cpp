@@ -10,17 +10,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <set>
+#include <new>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "tetrad/checkpoint/checkpoint_files.h"
 #include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/io/safetensors.h"
-#include "tetrad/io/sha256.h"
 
 namespace tetrad {
 namespace {
@@ -42,50 +41,11 @@ bool is_there(const fs::path& path) {
 
 std::string errno_message() { return std::generic_category().message(errno); }
 
-ManifestFile write_tensors(const fs::path& folder, const std::string& name,
-                           const std::vector<NamedTensor>& tensors) {
-  std::vector<TensorDeclaration> declarations;
-  std::map<std::string_view, std::span<const std::byte>> bytes;
-  for (const NamedTensor& tensor : tensors) {
-    declarations.push_back({tensor.name, tensor.dtype, tensor.shape});
-    bytes.emplace(tensor.name, tensor.bytes);
-  }
-  Sha256 hash;
-  SafetensorsWriter writer(folder / name, declarations, {}, &hash);
-  for (const std::string& tensor : writer.data_order()) writer.write(tensor, bytes.at(tensor));
-  writer.commit();
-  return {name, hash.size(), hash.hex()};
-}
-
-ManifestFile write_text(const fs::path& folder, const std::string& name, std::string_view text) {
-  Sha256 hash;
-  AtomicFile file(folder / name, &hash);
-  file.append(std::as_bytes(std::span(text)));
-  file.commit();
-  return {name, hash.size(), hash.hex()};
-}
-
 /// Removes what no longer bears the name of a checkpoint.
 void remove_folder(const fs::path& path, std::vector<std::string>& warnings) {
   std::error_code error(failpoint("checkpoint.remove"), std::generic_category());
   if (!error) fs::remove_all(path, error);
   if (error) warnings.push_back(fmt::format("cannot delete {:?}: {}", path.native(), error.message()));
-}
-
-void check_contents(const CheckpointContents& contents) {
-  std::set<std::string> names;
-  const auto check = [&](const std::string& name) {
-    if (!is_checkpoint_file_name(name) || !names.insert(name).second)
-      throw Error(fmt::format("a checkpoint cannot have a file {}, or not twice; this is a bug of the caller",
-                              quoted_name(name)),
-                  ExitCode::failure);
-  };
-  for (const auto& [name, tensors] : contents.tensor_files) check(name);
-  for (const auto& [name, text] : contents.text_files) check(name);
-  if (names.empty() || contents.step < 0 || find_invalid_utf8(contents.build))
-    throw Error(
-        "a checkpoint needs files, a step from 0 and a build id in UTF-8; this is a bug of the caller",
-        ExitCode::failure);
 }
 
 std::string describe(const std::vector<CheckpointProblem>& problems) {
@@ -113,6 +73,15 @@ struct CheckpointStore::Writing {
   fs::path previous;   //!< The newest checkpoint there was; empty: none.
   WrittenCheckpoint result;
 };
+
+[[noreturn]] void CheckpointStore::not_written(const Writing& writing, std::int64_t step,
+                                               std::string_view reason) {
+  throw Error(fmt::format("the checkpoint of step {} was not written: {}; {}", step, reason,
+                          writing.previous.empty() ? "there is no earlier checkpoint"
+                                                   : fmt::format("the previous checkpoint {:?} is intact",
+                                                                 writing.previous.native())),
+              ExitCode::failure);
+}
 
 CheckpointStore::CheckpointStore(fs::path folder, std::int64_t keep)
     : folder_(folder.has_filename() ? std::move(folder) : folder.parent_path()), keep_(keep) {
@@ -153,7 +122,8 @@ std::vector<FoundCheckpoint> CheckpointStore::list() const {
   return found;
 }
 
-WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents, const Stays& stays) {
+WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents, const Stays& stays,
+                                         const std::function<void()>& all_read) {
   const auto start = std::chrono::steady_clock::now();
   check_contents(contents);
   Writing writing;
@@ -169,14 +139,12 @@ WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents, con
       if (writing.previous.empty() && looks_complete(found.path)) writing.previous = found.path;
     remove_stale(writing.result.warnings);
     check_space(contents);
-    write_files(writing, contents);
+    write_files(writing, contents, all_read);
     publish(writing, contents.step);
   } catch (const Error& error) {
-    throw Error(fmt::format("the checkpoint of step {} was not written: {}; {}", contents.step, error.what(),
-                            writing.previous.empty() ? "there is no earlier checkpoint"
-                                                     : fmt::format("the previous checkpoint {:?} is intact",
-                                                                   writing.previous.native())),
-                ExitCode::failure);
+    not_written(writing, contents.step, error.what());
+  } catch (const std::bad_alloc&) {
+    not_written(writing, contents.step, "memory is short");
   }
   try {
     write_file_atomically(folder_ / kLatest, fmt::format("step-{}\n", contents.step));
@@ -190,10 +158,7 @@ WrittenCheckpoint CheckpointStore::write(const CheckpointContents& contents, con
 
 /// Before anything is written: a disk that is filled to its last byte fails others too.
 void CheckpointStore::check_space(const CheckpointContents& contents) const {
-  std::uintmax_t needed = 0;
-  for (const auto& [name, tensors] : contents.tensor_files)
-    for (const NamedTensor& tensor : tensors) needed += tensor.bytes.size();
-  for (const auto& [name, text] : contents.text_files) needed += text.size();
+  const std::uintmax_t needed = bytes_of(contents);
   std::error_code error;
   const fs::space_info space = fs::space(folder_, error);
   if (error) return;  // a file system that does not tell
@@ -212,33 +177,13 @@ fs::path CheckpointStore::make_temporary(std::int64_t step) {
   return path;
 }
 
-void CheckpointStore::write_files(Writing& writing, const CheckpointContents& contents) {
+void CheckpointStore::write_files(Writing& writing, const CheckpointContents& contents,
+                                  const std::function<void()>& all_read) {
   const fs::path folder = writing.temporary = make_temporary(contents.step);
-  const auto next = [&](const std::string& name) {
-    if (failpoint_fails("checkpoint.write")) fail_errno(fmt::format("cannot write {}", name));
-  };
-  Manifest manifest{contents.step, contents.build, contents.run};
-  for (const auto& [name, tensors] : contents.tensor_files) {
-    next(name);
-    manifest.files.push_back(write_tensors(folder, name, tensors));
-  }
-  for (const auto& [name, text] : contents.text_files) {
-    next(name);
-    manifest.files.push_back(write_text(folder, name, text));
-  }
-  std::ranges::sort(manifest.files, {}, &ManifestFile::name);
-
-  // Every file is durable under its name by now, so that a manifest is never there without them.
-  next(std::string(kManifestName));
-  const std::string text = manifest_text(manifest);
-  TETRAD_CHECK(text.size() <= kManifestMaxBytes, "{} would have {} bytes, more than the allowed {}",
-               kManifestName, text.size(), kManifestMaxBytes);
-  write_file_atomically(folder / kManifestName, text);
-  writing.result.bytes = text.size();
-  for (const ManifestFile& file : manifest.files) writing.result.bytes += file.bytes;
-
+  const Manifest manifest = write_checkpoint_files(folder, contents, all_read);
   if (verify_checkpoint(folder, Reread::from_disk) != manifest)
     fail("{} is not what was written", kManifestName);
+  writing.result.bytes = checkpoint_bytes(folder);
 }
 
 /// From here on the new checkpoint is what a resuming run finds.

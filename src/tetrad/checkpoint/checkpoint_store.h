@@ -5,40 +5,20 @@
 // Whenever the program is killed, the machine loses power or the disk is full, at least the last checkpoint
 // that write() returned from is there, and no damaged one is ever taken for good.
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "tetrad/core/buffer.h"
-#include "tetrad/core/dtype.h"
+#include "tetrad/checkpoint/checkpoint_contents.h"
 #include "tetrad/io/mapped_file.h"
 
 namespace tetrad {
-
-struct NamedTensor {
-  std::string name;
-  DType dtype = DType::f32;
-  std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;  //!< must stay valid during write()
-};
-
-struct CheckpointContents {
-  std::int64_t step = 0;
-  std::string build;     //!< id of this build, for the manifest; UTF-8
-  std::string run = {};  //!< id of the run, for the manifest
-  std::map<std::string, std::vector<NamedTensor>>
-      tensor_files;                               //!< such as "model.safetensors" → its tensors
-  std::map<std::string, std::string> text_files;  //!< such as "state.json" → its text
-  std::vector<Buffer> copies;  //!< what the tensors' bytes lie in, where they were copied from a device
-};
 
 struct WrittenCheckpoint {
   std::filesystem::path path;
@@ -75,8 +55,10 @@ class CheckpointStore {
   /// newest up to this step remain, those that `stays` says, and those that somebody reads. A checkpoint of
   /// the same step is replaced, and remains until the new one is safe. Throws Error (failure) if anything
   /// failed, the disk is full for example: the message names the previous checkpoint, which is intact, and
-  /// the run may go on and try again later. Where the disk has no room for it, nothing is written.
-  WrittenCheckpoint write(const CheckpointContents& contents, const Stays& stays = {});
+  /// the run may go on and try again later. Where the disk has no room for it, nothing is written. Calls
+  /// all_read(), if any, as soon as the tensors may change.
+  WrittenCheckpoint write(const CheckpointContents& contents, const Stays& stays = {},
+                          const std::function<void()>& all_read = {});
 
   /// The newest checkpoint up to step `limit` whose files all have their right size and hash. Bad ones on the
   /// way to it are moved to `step-N.bad.<unique>`, never deleted, and added to `problems`. Nothing only if
@@ -93,10 +75,12 @@ class CheckpointStore {
  private:
   struct Writing;
 
+  [[noreturn]] static void not_written(const Writing& writing, std::int64_t step, std::string_view reason);
   void lock();
   void restore_set_aside();
   std::filesystem::path make_temporary(std::int64_t step);
-  void write_files(Writing& writing, const CheckpointContents& contents);
+  void write_files(Writing& writing, const CheckpointContents& contents,
+                   const std::function<void()>& all_read);
   void publish(Writing& writing, std::int64_t step);
   void remove_stale(std::vector<std::string>& warnings);
   void check_space(const CheckpointContents& contents) const;

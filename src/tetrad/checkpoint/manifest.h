@@ -10,19 +10,20 @@
 namespace tetrad {
 
 inline constexpr std::string_view kManifestName = "MANIFEST.json";
-inline constexpr std::size_t kManifestMaxBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kManifestMaxBytes = std::size_t{1} << 20;  //!< suffices for 900 GB
 
 struct ManifestFile {
   std::string name;
   std::uint64_t bytes = 0;
-  std::string sha256;  //!< 64 lower-case hexadecimal digits
+  std::vector<std::string> sha256;  //!< of each piece: 64 lower-case hexadecimal digits
   friend bool operator==(const ManifestFile&, const ManifestFile&) = default;
 };
 
 struct Manifest {
   std::int64_t step = 0;
   std::string build;                     //!< which program wrote the checkpoint
-  std::string run = {};                  //!< id of its run; empty: 0.1.0 did not say
+  std::string run = {};                  //!< id of its run; empty: of none, or 0.1.0 did not say
+  std::uint64_t piece_bytes = 0;         //!< that a hash is of; 0: of the whole file, as up to version 2
   std::vector<ManifestFile> files = {};  //!< by rising name
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -17,37 +18,43 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "state.json";
 constexpr int kStateVersion = 1;
 
-/// Adds tensors to a checkpoint's files, from wherever they lie.
-class Collector {
- public:
-  Collector(Backend& backend, CheckpointContents& contents) : backend_(backend), contents_(contents) {}
-
-  void add(const char* file, std::string name, const Parameter& parameter, const Tensor& tensor) {
-    Buffer copy;
-    const std::span<const std::byte> bytes = backend_.readable(tensor.bytes(), copy);
-    if (copy.size() > 0) contents_.copies.push_back(std::move(copy));
-    contents_.tensor_files[file].push_back({std::move(name), DType::f32, parameter.shape, bytes});
-  }
-
- private:
-  Backend& backend_;
-  CheckpointContents& contents_;
-};
-
 template <typename... Args>
 [[noreturn]] void unusable(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(fmt::format(format, std::forward<Args>(args)...), ExitCode::no_checkpoint);
 }
 
+/// Of bytes that begin at `offset` of the tensor.
+void check_finite(const std::filesystem::path& path, const std::string& name,
+                  std::span<const std::byte> bytes, std::size_t offset) {
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof(float));  // the format promises no alignment
+    if (!std::isfinite(value))
+      unusable("{}: {} holds a value that is not finite (element {})", path.string(), name,
+               (offset + at) / sizeof(float));
+  }
+}
+
+enum class Values : std::uint8_t { any, finite };
+
 void read_tensor(Backend& backend, const SafetensorsFile& file, const std::filesystem::path& path,
-                 const std::string& name, const Parameter& parameter, Tensor& out) {
+                 const std::string& name, const Parameter& parameter, Tensor& out,
+                 Values values = Values::any) {
   const TensorInfo* info = file.find(name);
   if (info == nullptr) unusable("{} has no tensor {}: it belongs to another model", path.string(), name);
   if (info->dtype != DType::f32 ||
       !std::equal(info->shape.begin(), info->shape.end(), parameter.shape.begin(), parameter.shape.end()))
     unusable("{}: {} is {} [{}], the model needs F32 [{}]", path.string(), name, name_of(info->dtype),
              fmt::join(info->shape, ", "), fmt::join(parameter.shape, ", "));
-  backend.upload(file.bytes(*info), out.bytes());
+  // Piece by piece: the file is mapped, and what is mapped and used stays in memory until it is dropped.
+  constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+  const std::span<const std::byte> bytes = file.bytes(*info);
+  for (std::size_t at = 0; at < bytes.size(); at += kMostBytes) {
+    const std::span<const std::byte> piece = bytes.subspan(at, std::min(kMostBytes, bytes.size() - at));
+    if (values == Values::finite) check_finite(path, name, piece, at);
+    backend.upload(piece, out.bytes().subspan(at, piece.size()));
+    file.drop(piece);
+  }
 }
 
 RunIdentity identity_in(const nlohmann::json& state) {
@@ -58,15 +65,6 @@ RunIdentity identity_in(const nlohmann::json& state) {
   if (const auto branch = run->find("branch"); branch != run->end())
     identity.branch = branch->get<BranchPoint>();
   return identity;
-}
-
-void check_finite(Backend& backend, const std::filesystem::path& path, const Parameter& parameter) {
-  Buffer copy;
-  const std::span<const std::byte> bytes = backend.readable(parameter.value.bytes(), copy);
-  const std::span values(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (!std::isfinite(values[i]))
-      unusable("{}: {} holds a value that is not finite (element {})", path.string(), parameter.name, i);
 }
 
 }  // namespace
@@ -113,12 +111,18 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
   contents.step = state.step;
   contents.build = state.build;
   contents.run = state.identity.id;
-  Collector collector(decoder.backend(), contents);
+  for (int thread = 0; thread < kHashThreads; ++thread)
+    contents.readers.push_back(decoder.backend().make_reader());
+  std::vector<NamedTensor>& model = contents.tensor_files[kModelFile];
+  std::vector<NamedTensor>& moments = contents.tensor_files[kOptimizerFile];
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
     const Parameter& parameter = *decoder.parameters()[i];
-    collector.add(kModelFile, parameter.name, parameter, parameter.value);
-    collector.add(kOptimizerFile, parameter.name + ".first", parameter, optimizer.moments(i).first);
-    collector.add(kOptimizerFile, parameter.name + ".second", parameter, optimizer.moments(i).second);
+    const auto tensor = [&](const char* suffix, const Tensor& of) {
+      return NamedTensor{parameter.name + suffix, DType::f32, parameter.shape, of.bytes()};
+    };
+    model.push_back(tensor("", parameter.value));
+    moments.push_back(tensor(".first", optimizer.moments(i).first));
+    moments.push_back(tensor(".second", optimizer.moments(i).second));
   }
   contents.text_files[kStateFile] = state_text(state);
   contents.text_files["config.yaml"] = texts.config;
@@ -174,8 +178,7 @@ void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder) {
   const SafetensorsFile model(checkpoint / kModelFile);
   for (const auto& parameter : decoder.parameters()) {
     read_tensor(decoder.backend(), model, checkpoint / kModelFile, parameter->name, *parameter,
-                parameter->value);
-    check_finite(decoder.backend(), checkpoint / kModelFile, *parameter);
+                parameter->value, Values::finite);
   }
   decoder.weights_changed();
 }

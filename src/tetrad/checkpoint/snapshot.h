@@ -56,7 +56,7 @@ struct SnapshotTexts {
   std::string tokenizer;  //!< tokenizer.json; empty: none
 };
 
-/// The tensors are borrowed from decoder and optimizer: write before the next step.
+/// The tensors are borrowed from decoder and optimizer: to be read before the next update. Nothing is copied.
 CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
                                  const SnapshotTexts& texts);
 

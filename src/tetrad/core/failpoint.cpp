@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "tetrad/core/error.h"
@@ -24,7 +26,9 @@ std::atomic<FailpointState> failpoint_state = FailpointState::unread;
 
 namespace {
 
-constexpr int kKill = -1;  // In the place of an errno.
+// In the place of an errno.
+constexpr int kKill = -1;
+constexpr int kSlow = -2;
 
 struct Armed {
   std::string_view name;
@@ -38,8 +42,11 @@ std::vector<Armed> armed_points;
 
 Armed parse_point(std::string_view text) {
   const auto refuse = [&](const std::string& reason) {
-    fail("failpoint {:?}: {}; write NAME=kill, NAME=enospc or NAME=eio, with @N for the N-th time only", text,
-         reason);
+    fail(
+        "failpoint {:?}: {}; write NAME=kill, NAME=enospc, NAME=eio, NAME=enomem or NAME=slow, with @N for "
+        "the "
+        "N-th time only",
+        text, reason);
   };
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) refuse("there is no '='");
@@ -64,6 +71,10 @@ Armed parse_point(std::string_view text) {
     point.action = ENOSPC;
   } else if (action == "eio") {
     point.action = EIO;
+  } else if (action == "enomem") {
+    point.action = ENOMEM;
+  } else if (action == "slow") {
+    point.action = kSlow;
   } else {
     refuse("unknown action");
   }
@@ -99,20 +110,28 @@ int detail::failpoint_reached(std::string_view name) {
   if (std::ranges::find(kFailpoints, name) == kFailpoints.end())
     throw Error(fmt::format("failpoint {:?} is not listed in kFailpoints; this is a bug", name),
                 ExitCode::failure);
-  const std::lock_guard lock(armed_mutex);
-  if (failpoint_state.load(std::memory_order_acquire) == FailpointState::unread) {
-    const char* const variable = std::getenv("TETRAD_FAILPOINTS");  // NOLINT(concurrency-mt-unsafe)
-    arm(variable == nullptr ? "" : variable);
-  }
+  bool is_slow = false;
   int result = 0;
-  for (Armed& point : armed_points) {
-    if (point.name != name) continue;
-    ++point.hits;
-    if (point.only_at != 0 && point.hits != point.only_at) continue;
-    note_strike();
-    if (point.action == kKill) std::raise(SIGKILL);
-    result = point.action;
+  {
+    const std::lock_guard lock(armed_mutex);
+    if (failpoint_state.load(std::memory_order_acquire) == FailpointState::unread) {
+      const char* const variable = std::getenv("TETRAD_FAILPOINTS");  // NOLINT(concurrency-mt-unsafe)
+      arm(variable == nullptr ? "" : variable);
+    }
+    for (Armed& point : armed_points) {
+      if (point.name != name) continue;
+      ++point.hits;
+      if (point.only_at != 0 && point.hits != point.only_at) continue;
+      note_strike();
+      if (point.action == kKill) std::raise(SIGKILL);
+      if (point.action == kSlow)
+        is_slow = true;
+      else
+        result = point.action;
+    }
   }
+  constexpr std::chrono::milliseconds kMoment(5);
+  if (is_slow) std::this_thread::sleep_for(kMoment);  // while other threads go on, also through here
   return result;
 }
 

@@ -5,7 +5,8 @@
 //
 //   TETRAD_FAILPOINTS="checkpoint.after_rename=kill,file.write=enospc@3" tetrad train …
 //
-// Actions: `kill` (SIGKILL on itself), `enospc`, `eio` (the call fails with that errno and is not made).
+// Actions: `kill` (SIGKILL on itself), `enospc`, `eio`, `enomem` (the call fails with that errno and is not
+// made), `slow` (the call is made a moment later).
 // `@N` acts only at the N-th time the point is reached, counted from 1; without it, every time.
 // TETRAD_FAILPOINTS_STRUCK names a file that is created when a point acts: a run may survive it without a
 // word.
@@ -27,9 +28,12 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     "file.rename",
     "file.fsync_folder",
     // checkpoint/checkpoint_store: in the order of the protocol
+    "checkpoint.thread",  // before the thread that writes begins
     "checkpoint.space",
     "checkpoint.create_folder",
     "checkpoint.write",         // before each file
+    "checkpoint.read",          // before each part of a tensor is read
+    "checkpoint.all_read",      // before training may change the tensors
     "checkpoint.verify",        // before each file is read again
     "checkpoint.set_aside",     // before an existing checkpoint of the same step is moved out of the way
     "checkpoint.rename",        // before the new one gets its name

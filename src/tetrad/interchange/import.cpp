@@ -139,14 +139,14 @@ ManifestFile write_weights(const fs::path& folder, const std::vector<MappedParam
     if (progress) progress(++done, std::ssize(declarations));
   }
   writer.commit();
-  return {name, hash.size(), hash.hex()};
+  return {name, hash.size(), {hash.hex()}};
 }
 
 ManifestFile write_text(const fs::path& folder, const std::string& name, const std::string& text) {
   write_file_atomically(folder / name, text);
   Sha256 hash;
   hash.update(std::as_bytes(std::span(text)));
-  return {name, hash.size(), hash.hex()};
+  return {name, hash.size(), {hash.hex()}};
 }
 
 /// A checkpoint of a run has the optimizer's state too, and is not to be replaced by an import.

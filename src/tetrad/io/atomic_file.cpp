@@ -124,7 +124,7 @@ void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes
   if (offset != end_)
     throw Error(fmt::format("cannot write {}: bytes at {} come after bytes at {}, but a hash is computed; "
                             "this is a bug of the caller",
-                            target_, offset, end_),
+                            target_, offset, end_.load()),
                 ExitCode::failure);
   // In pieces, so that the kernel copies what the hash has just brought into the cache.
   constexpr std::size_t kPiece = std::size_t{1} << 20;
@@ -147,7 +147,7 @@ void AtomicFile::write_piece(std::uint64_t offset, std::span<const std::byte> by
     offset += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
-  end_ = std::max(end_, offset);
+  for (std::uint64_t end = end_; end < offset && !end_.compare_exchange_weak(end, offset);) continue;
 }
 
 void AtomicFile::flush() {

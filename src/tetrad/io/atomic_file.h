@@ -2,6 +2,7 @@
 #pragma once
 // Files that appear whole or not at all, even when the program is killed or the disk is full.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -18,7 +19,8 @@ namespace tetrad {
 /// Writes into a temporary file in the folder of `target`. commit() makes it durable and puts it in the place
 /// of `target` at once; without commit() nothing remains and an existing target is untouched. A symbolic link
 /// is replaced, not followed. It goes through a descriptor of the folder, so that neither a change of the
-/// working directory nor a renamed parent can lead the rename elsewhere. For one thread at a time.
+/// working directory nor a renamed parent can lead the rename elsewhere. For one thread at a time, but for
+/// write_at() without a hash.
 class AtomicFile {
  public:
   /// `hash`, if any, gets every byte as it is written; writes must then follow each other without gaps.
@@ -32,7 +34,7 @@ class AtomicFile {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
 
   /// At the end of what was written so far.
-  void append(std::span<const std::byte> bytes) { write_at(end_, bytes); }
+  void append(std::span<const std::byte> bytes) { write_at(end_.load(), bytes); }
 
   /// Makes the contents durable under the temporary name; nothing can be written afterwards. Writers of
   /// several files flush all of them before the first commit(), so that a full disk is noticed while nothing
@@ -58,7 +60,7 @@ class AtomicFile {
   FileDescriptor folder_;
   FileDescriptor file_;
   Sha256* hash_;
-  std::uint64_t end_ = 0;  //!< end of the furthest byte written
+  std::atomic<std::uint64_t> end_ = 0;  //!< end of the furthest byte written
 };
 
 /// The folder that an output is to be in, and those above it, made where a user names new ones. AtomicFile

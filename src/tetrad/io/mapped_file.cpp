@@ -48,4 +48,12 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void MappedFile::drop(std::span<const std::byte> bytes) const {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(bytes.data()) % page;
+  // A page that others are about to read may go too. Advice that is not taken costs memory, nothing else.
+  if (!bytes.empty())
+    ::madvise(const_cast<std::byte*>(bytes.data() - before), bytes.size() + before, MADV_DONTNEED);
+}
+
 }  // namespace tetrad

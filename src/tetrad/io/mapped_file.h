@@ -50,6 +50,9 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  /// Gives back the memory behind these bytes; whoever looks at them again reads them from the file again.
+  void drop(std::span<const std::byte> bytes) const;
+
  private:
   std::span<const std::byte> bytes_;  //!< Owned; empty for an empty file, which has no map.
 };

@@ -20,6 +20,78 @@ void check_utf8(const std::string& target, std::string_view what, std::string_vi
                quoted_name(text));
 }
 
+/// A tensor in the header.
+struct Place {
+  DType dtype;
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes;
+  std::uint64_t begin;  //!< Within the data section.
+};
+using Places = std::map<std::string, Place>;  //!< By name.
+
+Places declare(const std::string& target, const std::vector<TensorDeclaration>& tensors) {
+  Places places;
+  for (const TensorDeclaration& tensor : tensors) {
+    const std::string name = quoted_name(tensor.name);
+    TETRAD_CHECK(!tensor.name.empty(), "cannot write {}: a tensor has no name; name it", target);
+    TETRAD_CHECK(tensor.name != kSafetensorsMetadataKey,
+                 "cannot write {}: a tensor cannot be called {}, which the format reserves; rename it",
+                 target, name);
+    check_utf8(target, "tensor name", tensor.name);
+    const std::uint64_t bytes = checked_tensor_bytes(fmt::format("cannot write {}: tensor {}", target, name),
+                                                     tensor.dtype, tensor.shape);
+    const bool is_new = places.try_emplace(tensor.name, Place{tensor.dtype, tensor.shape, bytes, 0}).second;
+    TETRAD_CHECK(is_new, "cannot write {}: there are two tensors {}; rename one", target, name);
+  }
+  return places;
+}
+
+/// Returns the order of their data.
+std::vector<Places::value_type*> assign_offsets(const std::string& target, Places& places) {
+  std::vector<Places::value_type*> order;
+  order.reserve(places.size());
+  for (Places::value_type& place : places) order.push_back(&place);
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [](const auto* place) { return bits_of(place->second.dtype); });
+
+  // The header and the data together must stay within what a file offset can hold.
+  constexpr std::uint64_t kMaxData = std::numeric_limits<off_t>::max() - 2 * kSafetensorsMaxHeaderBytes;
+  std::uint64_t end = 0;
+  for (Places::value_type* place : order) {
+    place->second.begin = end;
+    const auto sum = checked_add(end, place->second.bytes);
+    TETRAD_CHECK(sum && *sum <= kMaxData,
+                 "cannot write {}: its tensors have more bytes than a file can hold; split it", target);
+    end = *sum;
+  }
+  return order;
+}
+
+std::string header_bytes(const std::string& target, const Places& places,
+                         const std::map<std::string, std::string>& metadata) {
+  for (const auto& [key, value] : metadata) {
+    check_utf8(target, "metadata key", key);
+    check_utf8(target, "metadata value", value);
+  }
+  std::string json = fmt::format("{{\"{}\":{}", kSafetensorsMetadataKey, nlohmann::json(metadata).dump());
+  for (const auto& [name, place] : places)
+    json += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                        nlohmann::json(name).dump(), name_of(place.dtype), fmt::join(place.shape, ","),
+                        place.begin, place.begin + place.bytes);
+  json += '}';
+  constexpr std::size_t kAlignment = 8;
+  json.append((kAlignment - json.size() % kAlignment) % kAlignment, ' ');
+  TETRAD_CHECK(
+      json.size() <= kSafetensorsMaxHeaderBytes,
+      "cannot write {}: the header takes {} bytes, more than the allowed {}; split the file into shards",
+      target, json.size(), kSafetensorsMaxHeaderBytes);
+
+  std::string prefix(kSafetensorsPrefixBytes, '\0');
+  for (std::size_t i = 0; i < prefix.size(); ++i)
+    prefix[i] = static_cast<char>(json.size() >> (8 * i) & 0xFF);
+  return prefix + json;
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
@@ -34,92 +106,34 @@ std::span<const std::byte> SafetensorsFile::bytes(const TensorInfo& tensor) cons
   return data.subspan(tensor.begin, tensor.end - tensor.begin);
 }
 
+SafetensorsLayout safetensors_layout(const std::filesystem::path& target,
+                                     const std::vector<TensorDeclaration>& tensors,
+                                     std::map<std::string, std::string> metadata) {
+  const std::string quoted = fmt::format("{:?}", target.native());
+  metadata.insert_or_assign("format", "pt");
+  Places places = declare(quoted, tensors);
+  const std::vector<Places::value_type*> order = assign_offsets(quoted, places);
+  SafetensorsLayout layout{header_bytes(quoted, places, metadata), {}};
+  for (const Places::value_type* place : order) layout.tensors.push_back({place->first, place->second.bytes});
+  return layout;
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& target,
                                      const std::vector<TensorDeclaration>& tensors,
                                      std::map<std::string, std::string> metadata, Sha256* hash)
     : target_(fmt::format("{:?}", target.native())) {
-  metadata.insert_or_assign("format", "pt");
-  declare(tensors);
-  assign_offsets();
-  const std::string header = header_bytes(metadata);
-  data_begin_ = header.size();
+  const SafetensorsLayout layout = safetensors_layout(target, tensors, std::move(metadata));
+  std::uint64_t begin = layout.header.size();
+  for (const SafetensorsLayout::Tensor& tensor : layout.tensors) {
+    slots_.try_emplace(tensor.name, Slot{begin, tensor.bytes, false});
+    data_order_.push_back(tensor.name);
+    begin += tensor.bytes;
+  }
   output_ = std::make_unique<AtomicFile>(target, hash);
-  output_->write_at(0, std::as_bytes(std::span(header)));
+  output_->write_at(0, std::as_bytes(std::span(layout.header)));
 }
 
 SafetensorsWriter::~SafetensorsWriter() = default;
-
-void SafetensorsWriter::declare(const std::vector<TensorDeclaration>& tensors) {
-  for (const TensorDeclaration& tensor : tensors) {
-    const std::string name = quoted_name(tensor.name);
-    TETRAD_CHECK(!tensor.name.empty(), "cannot write {}: a tensor has no name; name it", target_);
-    TETRAD_CHECK(tensor.name != kSafetensorsMetadataKey,
-                 "cannot write {}: a tensor cannot be called {}, which the format reserves; rename it",
-                 target_, name);
-    check_utf8(target_, "tensor name", tensor.name);
-    const std::uint64_t bytes = checked_tensor_bytes(fmt::format("cannot write {}: tensor {}", target_, name),
-                                                     tensor.dtype, tensor.shape);
-    const bool is_new =
-        slots_.try_emplace(tensor.name, Slot{tensor.dtype, tensor.shape, bytes, 0, false}).second;
-    TETRAD_CHECK(is_new, "cannot write {}: there are two tensors {}; rename one", target_, name);
-  }
-}
-
-void SafetensorsWriter::assign_offsets() {
-  std::vector<Slot*> order;
-  order.reserve(slots_.size());
-  for (auto& [name, slot] : slots_) order.push_back(&slot);
-  std::ranges::stable_sort(order, std::ranges::greater(),
-                           [](const Slot* slot) { return bits_of(slot->dtype); });
-
-  // The header and the data together must stay within what a file offset can hold.
-  constexpr std::uint64_t kMaxData = std::numeric_limits<off_t>::max() - 2 * kSafetensorsMaxHeaderBytes;
-  std::uint64_t end = 0;
-  for (Slot* slot : order) {
-    slot->begin = end;
-    const auto sum = checked_add(end, slot->bytes);
-    TETRAD_CHECK(sum && *sum <= kMaxData,
-                 "cannot write {}: its tensors have more bytes than a file can hold; split it", target_);
-    end = *sum;
-  }
-}
-
-std::vector<std::string> SafetensorsWriter::data_order() const {
-  std::vector<const std::pair<const std::string, Slot>*> order;
-  order.reserve(slots_.size());
-  for (const auto& entry : slots_) order.push_back(&entry);
-  // Empty tensors share their offset with the one that follows, hence the size as second key.
-  std::ranges::stable_sort(
-      order, {}, [](const auto* entry) { return std::pair(entry->second.begin, entry->second.bytes); });
-  std::vector<std::string> names;
-  names.reserve(order.size());
-  for (const auto* entry : order) names.push_back(entry->first);
-  return names;
-}
-
-std::string SafetensorsWriter::header_bytes(const std::map<std::string, std::string>& metadata) const {
-  for (const auto& [key, value] : metadata) {
-    check_utf8(target_, "metadata key", key);
-    check_utf8(target_, "metadata value", value);
-  }
-  std::string json = fmt::format("{{\"{}\":{}", kSafetensorsMetadataKey, nlohmann::json(metadata).dump());
-  for (const auto& [name, slot] : slots_)
-    json += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                        nlohmann::json(name).dump(), name_of(slot.dtype), fmt::join(slot.shape, ","),
-                        slot.begin, slot.begin + slot.bytes);
-  json += '}';
-  constexpr std::size_t kAlignment = 8;
-  json.append((kAlignment - json.size() % kAlignment) % kAlignment, ' ');
-  TETRAD_CHECK(
-      json.size() <= kSafetensorsMaxHeaderBytes,
-      "cannot write {}: the header takes {} bytes, more than the allowed {}; split the file into shards",
-      target_, json.size(), kSafetensorsMaxHeaderBytes);
-
-  std::string prefix(kSafetensorsPrefixBytes, '\0');
-  for (std::size_t i = 0; i < prefix.size(); ++i)
-    prefix[i] = static_cast<char>(json.size() >> (8 * i) & 0xFF);
-  return prefix + json;
-}
 
 void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> bytes) {
   const auto refuse = [&](const std::string& reason) {
@@ -134,7 +148,7 @@ void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> 
   if (slot.written) refuse("it was written already");
   if (bytes.size() != slot.bytes)
     refuse(fmt::format("it was declared with {} bytes, not {}", slot.bytes, bytes.size()));
-  output_->write_at(data_begin_ + slot.begin, bytes);
+  output_->write_at(slot.begin, bytes);
   slot.written = true;
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tetrad/core/memory_reader.h"
 #include "tetrad/core/tensor.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/ops/activation.h"
@@ -90,6 +91,9 @@ class Backend {
     const std::span<const std::byte> bytes = readable(from, copy);
     std::copy(bytes.begin(), bytes.end(), to.begin());
   }
+  /// Reads memory as the operations that are under way now leave it. Another thread may use it while this
+  /// one computes, as long as nothing writes to what is read; it must not outlive the context.
+  virtual std::unique_ptr<MemoryReader> make_reader() = 0;
   /// Waits for operations under way.
   virtual void synchronize() = 0;
   /// Names what follows, up to end_range(), for the profiler of a device. Ranges lie within each other.

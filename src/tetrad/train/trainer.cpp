@@ -73,7 +73,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
                plan_.recompute),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments),
-      store_(folder_ / "checkpoints", config.train.checkpoint.keep),
+      writer_(CheckpointStore(folder_ / "checkpoints", config.train.checkpoint.keep)),
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
@@ -188,7 +188,7 @@ void Trainer::resume(bool changes_are_meant) {
 
 std::optional<FoundCheckpoint> Trainer::newest_checkpoint(std::int64_t limit) {
   std::vector<CheckpointProblem> problems;
-  std::optional<FoundCheckpoint> found = store_.newest_good(problems, limit);
+  std::optional<FoundCheckpoint> found = writer_.store().newest_good(problems, limit);
   say_problems(problems);
   return found;
 }
@@ -260,9 +260,15 @@ Pass Trainer::make_pass(std::int64_t microbatch) const {
 
 Ending Trainer::run(const StopSignals& signals) {
   if (!config_.run.trace.empty()) trace_ = std::make_unique<RunTrace>(backend_, config_.run.trace);
-  const Ending ending = run_steps(signals);
-  finish_trace();
-  return ending;
+  try {
+    const Ending ending = run_steps(signals);
+    finish_save();
+    finish_trace();
+    return ending;
+  } catch (const Error&) {
+    finish_save();
+    throw;
+  }
 }
 
 Ending Trainer::run_steps(const StopSignals& signals) {
@@ -295,6 +301,7 @@ Ending Trainer::run_steps(const StopSignals& signals) {
     if (!outcome.fault) apply(outcome);
     ++state_.step;
     report(outcome, steady_seconds() - begin);
+    if (writer_.is_done()) finish_save();
     if (watch_.diverged()) {
       log_.say("diverged: the smoothed loss {:.3f} has been {:.2f} nats above its best {:.3f} for {} steps",
                watch_.smoothed(), watch_.smoothed() - watch_.best(), watch_.best(),
@@ -378,6 +385,7 @@ bool Trainer::handle_fault(StepOutcome& outcome, const nlohmann::json& cursors_b
     outcome.fault.reset();
     return true;
   }
+  if (event.action == "rollback") finish_save();  // which may be what it goes back to, and counts anew
   const std::int64_t limit = config_.train.health.max_skips;
   if (event.action == "skip" && state_.skips_in_row < limit) {
     ++state_.skips_in_row;
@@ -424,6 +432,7 @@ void Trainer::finish_trace() {
 }
 
 void Trainer::apply(const StepOutcome& outcome) {
+  wait_until_read();
   const TraceRange range(trace_.get(), "optimizer");
   optimizer_.step(state_.step + 1, outcome.learning_rate, outcome.grad_norm);
   watch_.add(outcome.loss);
@@ -528,6 +537,7 @@ bool Trainer::is_time_to_save() const {
 }
 
 void Trainer::save(bool must_succeed) {
+  finish_save();
   if (saved_step_ == state_.step) return;
   const bool is_scheduled_here = is_scheduled(state_.step);
   if (is_scheduled_here) {  // also if it cannot be written: a full disk must not be seen in what comes later
@@ -540,28 +550,54 @@ void Trainer::save(bool must_succeed) {
   state.data = dataset_.state();
   state.loss_watch = watch_.state();
   if (is_scheduled_here) state.rollbacks = state.rollback_samples = 0;
-  const CheckpointConfig& wanted = config_.train.checkpoint;
-  const auto stays = [&](std::int64_t step) {
-    return step == state.scheduled_step || (wanted.keep_best && state.best && step == state.best->step) ||
+  const auto stays = [wanted = config_.train.checkpoint, scheduled = state.scheduled_step,
+                      best = state.best](std::int64_t step) {
+    return step == scheduled || (wanted.keep_best && best && step == best->step) ||
            wanted.stays_for_good(step);
   };
   saved_at_ = steady_seconds();
   const TraceRange range(trace_.get(), "checkpoint");
   try {
     metrics_->sync();
-    const WrittenCheckpoint written = store_.write(make_snapshot(decoder_, optimizer_, state, texts_), stays);
-    state_ = std::move(state);
-    saved_step_ = state_.step;
+    writer_.start(make_snapshot(decoder_, optimizer_, state, texts_), stays);
+    saving_ = {state_.step, is_scheduled_here};
+  } catch (const Error& error) {
+    if (must_succeed) throw;
+    say_not_saved(state_.step, error);
+  }
+  if (must_succeed) finish_save(true);
+}
+
+void Trainer::finish_save(bool must_succeed) {
+  if (!saving_) return;
+  Saving saving = *std::exchange(saving_, std::nullopt);
+  const double begin = steady_seconds();
+  try {
+    const WrittenCheckpoint written = writer_.finish();
+    saving.waited += steady_seconds() - begin;
+    if (saving.is_scheduled) state_.rollbacks = state_.rollback_samples = 0;
+    saved_step_ = saving.step;
     save_seconds_ = written.seconds;
-    metrics_->add_checkpoint(state_.step, written.path.string(), written.seconds, written.bytes);
+    metrics_->add_checkpoint(saving.step, written.path.string(), written.seconds, written.bytes);
     for (const std::string& warning : written.warnings) log_.say("{}", warning);
-    log_.say("checkpoint {} ({:.1f} MB, {:.2f} s)", written.path.string(),
-             static_cast<double>(written.bytes) / 1e6, written.seconds);
+    log_.say("checkpoint {} ({:.1f} MB, {:.2f} s; training waited {:.2f} s)", written.path.string(),
+             static_cast<double>(written.bytes) / 1e6, written.seconds, saving.waited);
     forecast_space(written.bytes);
   } catch (const Error& error) {
     if (must_succeed) throw;
-    log_.say("NO CHECKPOINT of step {}: {}. The run goes on.", state_.step, error.what());
+    say_not_saved(saving.step, error);
   }
+}
+
+void Trainer::say_not_saved(std::int64_t step, const Error& error) {
+  log_.say("NO CHECKPOINT of step {}: {}. The run goes on.", step, error.what());
+}
+
+void Trainer::wait_until_read() {
+  if (!saving_) return;
+  const double begin = steady_seconds();
+  writer_.wait_until_read();
+  saving_->waited += steady_seconds() - begin;
 }
 
 /// The mean over the sources, if they were evaluated at this step.
@@ -574,7 +610,7 @@ std::optional<double> Trainer::heldout_loss() const {
 
 void Trainer::forecast_space(std::uint64_t bytes) {
   if (std::exchange(forecast_space_, true)) return;
-  const std::int64_t count = most_checkpoints(config_.train) - std::ssize(store_.list());
+  const std::int64_t count = most_checkpoints(config_.train) - std::ssize(writer_.store().list());
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder_, error);
   const double needed = static_cast<double>(bytes) * static_cast<double>(std::max<std::int64_t>(count, 0));

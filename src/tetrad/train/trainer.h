@@ -12,8 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "tetrad/checkpoint/checkpoint_store.h"
+#include "tetrad/checkpoint/checkpoint_writer.h"
 #include "tetrad/checkpoint/snapshot.h"
+#include "tetrad/core/error.h"
 #include "tetrad/data/dataset.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
@@ -88,6 +89,13 @@ class Trainer {
     bool interrupted = false;       //!< by a signal, between two microbatches
   };
 
+  /// A checkpoint that is being written.
+  struct Saving {
+    std::int64_t step = 0;
+    bool is_scheduled = false;
+    double waited = 0;  //!< seconds that training has waited for it
+  };
+
   /// How a run takes over the state in a checkpoint.
   enum class GoesOn : std::uint8_t { as_it_was, changed, as_branch };
 
@@ -111,9 +119,15 @@ class Trainer {
   /// Whether train.checkpoint.every asks for a checkpoint of this step.
   bool is_scheduled(std::int64_t step) const;
   bool is_time_to_save() const;
-  /// A failure is reported and the run goes on, unless `must_succeed`. A step that is saved already is not
-  /// saved again.
+  /// Begins to write a checkpoint, which goes on beside the next steps. With `must_succeed` it is there on
+  /// return, and a failure is an Error; otherwise a failure is reported and the run goes on. A step that is
+  /// saved already is not saved again.
   void save(bool must_succeed);
+  /// Waits for the checkpoint that is being written, if any, and says what came of it.
+  void finish_save(bool must_succeed = false);
+  /// Before weights or moments change: the checkpoint that is being written may not have read them yet.
+  void wait_until_read();
+  void say_not_saved(std::int64_t step, const Error& error);
   /// Says so if the disk will have no room for the checkpoints to come, each of so many bytes.
   void forecast_space(std::uint64_t bytes);
   /// Writes the trace, if there is one, and ends it.
@@ -147,10 +161,11 @@ class Trainer {
   MemoryPlan plan_;
   Decoder decoder_;
   AdamWOptimizer optimizer_;
-  CheckpointStore store_;
+  CheckpointWriter writer_;  //!< ends before what it reads
   LossWatch watch_;
   RunState state_;
   bool saves_ends_ = true;
+  std::optional<Saving> saving_;
   std::int64_t saved_step_ = -1;  //!< of the newest checkpoint that this process wrote or read
   double saved_at_ = 0;           //!< when it last tried to write one
   bool forecast_space_ = false;   //!< that there is room for the checkpoints to come was looked at

@@ -109,6 +109,7 @@ class CpuBackend final : public Backend {
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& /*copy*/) override {
     return memory;
   }
+  std::unique_ptr<MemoryReader> make_reader() override { return std::make_unique<PlainMemoryReader>(); }
   void synchronize() override {}
   std::optional<std::int64_t> free_memory() const override { return available_memory(); }
   std::int64_t peak_memory() const override {

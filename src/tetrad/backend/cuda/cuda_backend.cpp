@@ -13,6 +13,7 @@
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/common/graph.h"
 #include "tetrad/backend/cuda/common/host_memory.h"
+#include "tetrad/backend/cuda/common/memory_reader.h"
 #include "tetrad/backend/cuda/common/meter.h"
 #include "tetrad/backend/cuda/gemm/gemm.h"
 #include "tetrad/backend/cuda/gemm/native.h"
@@ -111,6 +112,7 @@ class CudaBackend final : public Backend {
     return {copy.data(), memory.size()};
   }
 
+  std::unique_ptr<MemoryReader> make_reader() override { return cuda::make_reader(entered()); }
   void synchronize() override { entered()->synchronize(); }
   void begin_range(const std::string& name) override { nvtxRangePushA(name.c_str()); }
   void end_range() override { nvtxRangePop(); }
