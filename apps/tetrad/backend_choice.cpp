@@ -5,9 +5,9 @@
 
 namespace tetrad::app {
 
-std::unique_ptr<Backend> choose_backend(const std::string& name, int threads) {
+std::unique_ptr<Backend> choose_backend(const std::string& name, int threads, KernelChoice kernels) {
   const CpuOptions cpu{.threads = threads, .instruction_set = {}};
-  const CudaOptions cuda{.threads = threads};
+  const CudaOptions cuda{.threads = threads, .tune = kernels == KernelChoice::fastest};
   if (name == "cpu") return make_cpu_backend(cpu);
   if (name == "cuda") return make_cuda_backend(cuda);
   TETRAD_CHECK(name == "auto", "run.backend: '{}' is not auto, cpu or cuda", name);

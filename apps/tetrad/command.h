@@ -14,6 +14,7 @@ namespace tetrad::app {
 using Action = std::function<ExitCode()>;
 
 void add_info(CLI::App& app, Action& action);
+void add_selftest(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);

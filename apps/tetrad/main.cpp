@@ -45,6 +45,7 @@ int run(int argc, char** argv) {
       "Start with:  make quickstart");
   tetrad::app::Action action;
   tetrad::app::add_info(app, action);
+  tetrad::app::add_selftest(app, action);
   tetrad::app::add_models(app, action);
   tetrad::app::add_quantize(app, action);
   tetrad::app::add_data(app, action);

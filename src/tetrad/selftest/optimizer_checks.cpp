@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "tetrad/selftest/checks.h"
+
+namespace tetrad::selftest {
+namespace {
+
+// One element; a part of a block of threads; several blocks.
+constexpr std::array<std::int64_t, 3> kSizes = {1, 77, 70'001};
+constexpr double kF64Sum = 1e-12;
+
+void adamw(Stage& stage) {
+  constexpr double kTolerance = 4e-6;
+  std::vector<AdamWTensor> tensors;
+  for (const std::int64_t size : kSizes) {
+    AdamWTensor tensor;
+    tensor.weight = stage.changed("weight", stage.draw_f32(size), kTolerance).f32();
+    tensor.gradient = stage.draw_f32(size).f32();
+    tensor.first_moment = stage.changed("first_moment", stage.draw_f32(size, 0.1), kTolerance).f32();
+    tensor.second_moment = stage.changed("second_moment", stage.draw_f32(size, 0.1, 1), kTolerance).f32();
+    tensor.size = size;
+    tensor.decay = size > 1;
+    tensors.push_back(tensor);
+  }
+  AdamWStep op;
+  op.tensors = tensors;
+  op.step = 7;
+  op.learning_rate = 0.01f;
+  op.gradient_scale = 0.5f;
+  stage.backend().adamw(op);
+}
+
+void squared_norms(Stage& stage) {
+  std::vector<AdamWTensor> tensors;
+  for (const std::int64_t size : kSizes) {
+    AdamWTensor tensor;
+    tensor.gradient = stage.draw_f32(size).f32();
+    tensor.size = size;
+    tensors.push_back(tensor);
+  }
+  for (const double norm : stage.backend().squared_norms(tensors))
+    stage.note("squared norm", {norm}, kF64Sum);
+}
+
+void deviations(Stage& stage) {
+  std::vector<DeviationTensor> tensors;
+  for (const std::int64_t size : kSizes)
+    tensors.push_back({stage.draw_f32(size).f32(), stage.draw_f32(size).f32(),
+                       stage.changed("sum", stage.draw_f32(size), kSameBytes).f32(), size});
+  for (const DeviationSums& sums : stage.backend().deviations(tensors))
+    stage.note("deviation sums", {sums.reference, sums.product, sums.deviation}, kF64Sum);
+}
+
+}  // namespace
+
+std::vector<Check> optimizer_checks() {
+  return {{"adamw", "three tensors", {}, adamw, true},
+          {"squared_norms", "three tensors", {}, squared_norms, true},
+          {"deviations", "three tensors", {}, deviations, true}};
+}
+
+}  // namespace tetrad::selftest
