@@ -187,8 +187,8 @@ TEST_F(CompareCommand, TheSamePrecisionTwiceGivesTheSameBits) {
 TEST_F(CompareCommand, GoesOnWhereItWasKilled) {
   const Words arms = {"--arms", "bf16,nvfp4", "--probes", "none"};
   ASSERT_EQ(compare("whole", arms).exit_code, 0);
-  // In the middle of the first run, and of the second.
-  EXPECT_EQ(compare("killed", arms, {"TETRAD_FAILPOINTS=metrics.write=kill@8"}).exit_code, -1);
+  // In the middle of the first run, at its third checkpoint, and of the second.
+  EXPECT_EQ(compare("killed", arms, {"TETRAD_FAILPOINTS=checkpoint.create_folder=kill@3"}).exit_code, -1);
   EXPECT_EQ(run_tetrad({"compare", "--resume", folder_.file("killed"), "--probes", "none"},
                        {"TETRAD_FAILPOINTS=metrics.write=kill@22"})
                 .exit_code,

@@ -375,6 +375,36 @@ TEST(SafetensorsWriter, HashesTheFileInDataOrder) {
   EXPECT_EQ(hash.hex(), sha256_hex(bytes_of(read_file(folder / "out"))));
 }
 
+TEST(SafetensorsWriter, WritesWhatTheLayoutSays) {
+  const TemporaryFolder folder;
+  const std::vector<TensorDeclaration> tensors = {{"a", DType::u8, {3}}, {"z", DType::f32, {1}}};
+  SafetensorsWriter writer(folder / "out", tensors, {{"k", "v"}});
+  writer.write("a", bytes_of("aaa"));
+  writer.write("z", bytes_of("zzzz"));
+  writer.commit();
+  const SafetensorsLayout layout = safetensors_layout(folder / "out", tensors, {{"k", "v"}});
+  EXPECT_EQ(read_file(folder / "out"), layout.header + "zzzzaaa");
+  ASSERT_EQ(layout.tensors.size(), 2U);
+  EXPECT_EQ(layout.tensors[0].name, "z");
+  EXPECT_EQ(layout.tensors[0].bytes, 4U);
+}
+
+TEST(SafetensorsFile, BytesThatWereDroppedAreReadAgain) {
+  const TemporaryFolder folder;
+  std::string values(3'000'000, 'v');
+  values[1'234'567] = 'w';
+  SafetensorsWriter writer(folder / "out", {{"a", DType::u8, {3'000'000}}});
+  writer.write("a", bytes_of(values));
+  writer.commit();
+  const SafetensorsFile file(folder / "out");
+  const std::span<const std::byte> bytes = file.bytes(*file.find("a"));
+  for (const std::size_t at : {0, 1, 1'000'000}) {
+    file.drop(bytes.subspan(at, 2'000'000));
+    EXPECT_TRUE(std::ranges::equal(bytes, bytes_of(values))) << at;
+  }
+  file.drop({});
+}
+
 TEST(SafetensorsWriter, WritesFileWithoutTensors) {
   const TemporaryFolder folder;
   SafetensorsWriter(folder / "out", {}).commit();
