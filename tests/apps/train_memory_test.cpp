@@ -8,13 +8,13 @@ namespace {
 
 /// Wide enough for moments that are worth moving.
 constexpr const char* kLlama =
-    "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 2048, vocab: 64, tied: true}\n";
+    "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 2048, vocab: 64, tied: "
+    "true}\n";
 
 class MemoryPlans : public Training {
  protected:
   Words plan(const std::string& run, const std::string& memory, const std::string& recompute = "none") {
-    return arguments(kLlama, "nvfp4", run,
-                     {"train.memory=" + memory, "train.recompute=" + recompute});
+    return arguments(kLlama, "nvfp4", run, {"train.memory=" + memory, "train.recompute=" + recompute});
   }
 };
 
@@ -42,12 +42,14 @@ TEST_F(MemoryPlans, AFullHostIsSaidBeforeTheFirstStep) {
 }
 
 TEST_F(MemoryPlans, AreShownForMachinesThatAreNotHere) {
-  write_file(folder_.file("8b.yaml"), "model: llama3-8b\nprecision: nvfp4\ndata: {sources: {a: " + folder_.file("a") +
-                                          "}}\ntrain: {batch: 32, microbatch: 1, sequence: 8192, steps: 9}\n");
-  const Outcome shown = run_tetrad({"train", "--dry-run", folder_.file("8b.yaml"), "run.backend=cuda", "run.gpu_memory=140",
-                                    "run.host_memory=100"});
+  write_file(folder_.file("8b.yaml"),
+             "model: llama3-8b\nprecision: nvfp4\ndata: {sources: {a: " + folder_.file("a") +
+                 "}}\ntrain: {batch: 32, microbatch: 1, sequence: 8192, steps: 9}\n");
+  const Outcome shown = run_tetrad({"train", "--dry-run", folder_.file("8b.yaml"), "run.backend=cuda",
+                                    "run.gpu_memory=140", "run.host_memory=100"});
   EXPECT_NE(shown.out.find("GB pinned on the host"), std::string::npos) << shown.out << shown.err;
-  EXPECT_NE(shown.out.find("140.000 GB of memory, 100.000 GB of the host's for moments: it fits"), std::string::npos)
+  EXPECT_NE(shown.out.find("140.000 GB of memory, 100.000 GB of the host's for moments: it fits"),
+            std::string::npos)
       << shown.out;
 }
 

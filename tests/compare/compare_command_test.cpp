@@ -235,7 +235,12 @@ TEST_F(CompareCommand, MakesNoCheckpointsThatNobodyNeeds) {
 }
 
 TEST_F(CompareCommand, LeavesCheckpointsThatAreKeptForGood) {
-  const Words options = {"--arms",  "bf16,nvfp4", "--light", "--probes", "gradients", "train.checkpoint.every=4",
+  const Words options = {"--arms",
+                         "bf16,nvfp4",
+                         "--light",
+                         "--probes",
+                         "gradients",
+                         "train.checkpoint.every=4",
                          "train.checkpoint.keep_every=4"};
   ASSERT_EQ(compare("c", options).exit_code, 0);
   EXPECT_FALSE(report("c")["arms"][1]["gradient"].is_null());

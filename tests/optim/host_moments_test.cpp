@@ -15,7 +15,8 @@ namespace {
 class HostMomentsOn : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    backend_ = GetParam() == "cpu" ? make_cpu_backend({.threads = 2, .instruction_set = {}}) : make_cuda_backend();
+    backend_ =
+        GetParam() == "cpu" ? make_cpu_backend({.threads = 2, .instruction_set = {}}) : make_cuda_backend();
     // On a device, more than the pieces that are staged at one time, and a rest that is no multiple of four.
     const std::int64_t large = GetParam() == "cpu" ? 300'001 : 70'000'003;
     for (const std::int64_t size : {large, std::int64_t{77}, std::int64_t{100'000}}) add_parameter(size);
@@ -46,7 +47,8 @@ class HostMomentsOn : public ::testing::TestWithParam<std::string> {
     AdamWOptimizer optimizer(*backend_, parameters_, {}, host_moments);
     for (const auto& parameter : parameters_) fill(parameter->value, 1);
     for (int step = 1; step <= 3; ++step) {
-      for (const auto& parameter : parameters_) fill(parameter->gradient, static_cast<std::uint32_t>(step) + 1);
+      for (const auto& parameter : parameters_)
+        fill(parameter->gradient, static_cast<std::uint32_t>(step) + 1);
       optimizer.step(step, 1e-3, optimizer.inspect().norm);
     }
     Bytes results;
@@ -67,7 +69,8 @@ TEST_P(HostMomentsOn, GiveTheSameBits) {
   constexpr std::int64_t kAll = std::int64_t{1} << 40;
   const Bytes resident = train(0);
   for (const HostMoments access : {HostMoments::staged, HostMoments::mapped}) {
-    if (!backend_->use_host_moments(access) && access == HostMoments::mapped) break;  // there is but one memory
+    if (!backend_->use_host_moments(access) && access == HostMoments::mapped)
+      break;  // there is but one memory
     EXPECT_TRUE(train(kSome) == resident);
     EXPECT_TRUE(train(kAll) == resident);
   }

@@ -18,12 +18,28 @@
 namespace tetrad::testing::planted_faults_test {
 namespace {
 
-/// What Backend has besides operations: nothing of it writes results, but make_reader(), whose reader is of checkpoints.
-const std::set<std::string> kNoOperations = {
-    "allocate_on_host", "free_host_memory", "use_host_moments", "make_reader",
-    "name",        "properties",  "kernels",         "bits_depend_on",      "threads",      "allocate",
-    "synchronize", "begin_range", "end_range",       "peak_memory",         "restart_peak", "free_memory",
-    "energy",      "busy",        "preferred_order", "use_attention_engine"};
+/// What Backend has besides operations: nothing of it writes results, but make_reader(), whose reader is of
+/// checkpoints.
+const std::set<std::string> kNoOperations = {"allocate_on_host",
+                                             "free_host_memory",
+                                             "use_host_moments",
+                                             "make_reader",
+                                             "name",
+                                             "properties",
+                                             "kernels",
+                                             "bits_depend_on",
+                                             "threads",
+                                             "allocate",
+                                             "synchronize",
+                                             "begin_range",
+                                             "end_range",
+                                             "peak_memory",
+                                             "restart_peak",
+                                             "free_memory",
+                                             "energy",
+                                             "busy",
+                                             "preferred_order",
+                                             "use_attention_engine"};
 
 /// "attention backward", "quantize pair", "gemm", …: every virtual function of Backend.
 std::set<std::string> operations_of_the_header() {

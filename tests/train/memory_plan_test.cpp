@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans for memory: which is chosen as there is less of it, and that a run which moves things gives the same bits.
+// Plans for memory: which is chosen as there is less of it, and that a run which moves things gives the same
+// bits.
 #include "tetrad/train/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -25,19 +26,23 @@ Config config_of(const char* model, const char* recompute = "auto") {
   return config;
 }
 
-MemoryPlan plan(const Config& config, const Room& room) { return plan_memory(config, memory_traits("cuda"), room); }
+MemoryPlan plan(const Config& config, const Room& room) {
+  return plan_memory(config, memory_traits("cuda"), room);
+}
 
 TEST(MemoryPlan, TakesTheCheapestThatFits) {
   const Config config = config_of("llama3-8b");
-  const double resident = plan(config, {}).estimate.total() / kGb;  // nobody knows what there is: nothing is moved
+  const double resident =
+      plan(config, {}).estimate.total() / kGb;  // nobody knows what there is: nothing is moved
   struct Case {
     double device, host;
     Recompute recompute;
     bool moves;
   };
-  for (const Case& c : {Case{resident + 1, 100, Recompute::none, false}, Case{resident - 1, 100, Recompute::none, true},
-                        Case{resident - 60, 100, Recompute::none, true}, Case{resident - 70, 100, Recompute::ffn, true},
-                        Case{resident - 20, 0, Recompute::full, false}}) {
+  for (const Case& c :
+       {Case{resident + 1, 100, Recompute::none, false}, Case{resident - 1, 100, Recompute::none, true},
+        Case{resident - 60, 100, Recompute::none, true}, Case{resident - 70, 100, Recompute::ffn, true},
+        Case{resident - 20, 0, Recompute::full, false}}) {
     const MemoryPlan made = plan(config, {as_bytes(c.device), as_bytes(c.host)});
     EXPECT_EQ(made.recompute, c.recompute) << c.device;
     EXPECT_EQ(made.host_moments > 0, c.moves) << c.device;

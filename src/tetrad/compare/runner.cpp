@@ -157,8 +157,9 @@ std::optional<std::size_t> trial_with_checkpoint(const Comparison& comparison, c
     const fs::path run = folder / trial.folder;
     return trial.arm == arm && !ending_of(run).empty() &&
            std::ranges::any_of(scan_checkpoints(run / "checkpoints"), [&](const CheckpointEntry& entry) {
-             return entry.kind == EntryKind::checkpoint && (entry.step == step_count(trial.config.train) ||
-                                                            !trial.config.train.checkpoint.stays_for_good(entry.step));
+             return entry.kind == EntryKind::checkpoint &&
+                    (entry.step == step_count(trial.config.train) ||
+                     !trial.config.train.checkpoint.stays_for_good(entry.step));
            });
   };
   const auto found = std::ranges::find_if(comparison.trials, is_one);

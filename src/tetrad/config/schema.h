@@ -244,7 +244,8 @@ void describe(V& v, SeedsConfig& c) {
 template <class V>
 void describe(V& v, MemoryConfig& c) {
   v.field("moments", c.moments,
-          "AdamW's moments: device, host (pinned memory, read and written once per step) or auto: on the host as many as do not "
+          "AdamW's moments: device, host (pinned memory, read and written once per step) or auto: on the "
+          "host as many as do not "
           "fit on the device",
           one_of({"auto", "device", "host"}));
 }
@@ -258,7 +259,8 @@ void describe(V& v, TrainConfig& c) {
   v.field("batch", c.batch, "sequences per optimizer step; must be given", at_least(0));
   v.field("sequence", c.sequence, "tokens of a sequence; must be given", at_least(0));
   v.field("microbatch", c.microbatch, "sequences at a time; 0: the whole batch", at_least(0));
-  v.field("memory", c.memory, "where things lie that a GPU does not need all the time; the results are the same");
+  v.field("memory", c.memory,
+          "where things lie that a GPU does not need all the time; the results are the same");
   v.field("recompute", c.recompute,
           "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "
           "feed-forward blocks) or full (all blocks); auto: as little as fits. The results are the same",
@@ -281,7 +283,8 @@ void describe(V& v, RunConfig& c) {
   v.field("backend", c.backend, "auto, cpu or cuda", one_of({"auto", "cpu", "cuda"}));
   v.field("threads", c.threads, "0: all cores", between(0, 4096));
   v.field("gpu_memory", c.gpu_memory,
-          "GB of a GPU that the run may take, also to plan for one that is not here; 0: what is free", at_least(0));
+          "GB of a GPU that the run may take, also to plan for one that is not here; 0: what is free",
+          at_least(0));
   v.field("host_memory", c.host_memory, "the same for pinned memory of the machine", at_least(0));
   v.field("out", c.out, "folder of the run");
   v.field(

@@ -16,7 +16,7 @@ struct AdamWTensor {
   float* first_moment = nullptr;
   float* second_moment = nullptr;
   std::int64_t size = 0;
-  bool decay = true;  //!< matrices yes; norms, biases and the scan's parameters no
+  bool decay = true;             //!< matrices yes; norms, biases and the scan's parameters no
   bool moments_on_host = false;  //!< they lie in memory of Backend::allocate_on_host()
 };
 
@@ -26,12 +26,15 @@ enum class HostMoments : std::uint8_t {
   mapped,  //!< read and written where they are
 };
 
-/// How the moments of tensors of these sizes (elements) are shared out if at least `bytes` of them are to be on the host: true
-/// for those that are. Whole tensors, in the order of the list, small ones never: the results do not depend on it.
+/// How the moments of tensors of these sizes (elements) are shared out if at least `bytes` of them are to be
+/// on the host: true for those that are. Whole tensors, in the order of the list, small ones never: the
+/// results do not depend on it.
 std::vector<bool> moments_on_host(std::span<const std::int64_t> sizes, std::int64_t bytes);
 
 /// Bytes of the two moments of a tensor.
-constexpr std::int64_t moment_bytes(std::int64_t size) { return 2 * size * static_cast<std::int64_t>(sizeof(float)); }
+constexpr std::int64_t moment_bytes(std::int64_t size) {
+  return 2 * size * static_cast<std::int64_t>(sizeof(float));
+}
 
 struct AdamWStep {
   std::span<const AdamWTensor> tensors;

@@ -69,9 +69,9 @@ class Backend {
   /// Memory that the operations below can use, and that nobody else may touch: it may be a device's. Every
   /// pointer of an operation points into such memory, except where its header says otherwise.
   virtual Buffer allocate(std::size_t bytes) = 0;
-  /// Memory of the machine, filled with zeros, that operations reach over the bus of a device: more room, less speed. For what
-  /// the header of an operation names. Where there is no device, it is as good as any. Throws Error (failure) where there is
-  /// not enough.
+  /// Memory of the machine, filled with zeros, that operations reach over the bus of a device: more room,
+  /// less speed. For what the header of an operation names. Where there is no device, it is as good as any.
+  /// Throws Error (failure) where there is not enough.
   virtual Buffer allocate_on_host(std::size_t bytes) {
     Buffer memory = allocate(bytes);
     set_to_zero(memory.span<std::byte>());

@@ -11,7 +11,8 @@ AdamWOptimizer::AdamWOptimizer(Backend& backend, const std::vector<std::unique_p
     : backend_(backend), parameters_(parameters), config_(config) {
   const auto zeros_like = [&](const Tensor& tensor, bool on_host) {
     if (on_host)
-      return Tensor(backend_.allocate_on_host(tensor.bytes().size()), DType::f32, tensor.rows(), tensor.cols());
+      return Tensor(backend_.allocate_on_host(tensor.bytes().size()), DType::f32, tensor.rows(),
+                    tensor.cols());
     Tensor zeros = backend_.make_tensor(DType::f32, tensor.rows(), tensor.cols());
     backend_.set_to_zero(zeros.bytes());
     return zeros;

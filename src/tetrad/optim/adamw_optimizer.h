@@ -16,8 +16,8 @@ namespace tetrad {
 class AdamWOptimizer {
  public:
   /// `host_moments`: bytes of the moments, or a little more, that lie on the host instead of on the device.
-  AdamWOptimizer(Backend& backend, const std::vector<std::unique_ptr<Parameter>>& parameters, OptimConfig config,
-                 std::int64_t host_moments = 0);
+  AdamWOptimizer(Backend& backend, const std::vector<std::unique_ptr<Parameter>>& parameters,
+                 OptimConfig config, std::int64_t host_moments = 0);
 
   /// What the gradients look like before they are used.
   struct GradientReport {

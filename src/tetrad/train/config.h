@@ -75,9 +75,9 @@ struct TrainConfig {
   SeedsConfig seeds;
   std::int64_t steps = 0;  //!< steps or tokens, not both
   std::int64_t tokens = 0;
-  std::int64_t batch = 0;          //!< sequences per optimizer step
-  std::int64_t sequence = 0;       //!< tokens
-  std::int64_t microbatch = 0;     //!< sequences at a time; 0 = the whole batch
+  std::int64_t batch = 0;       //!< sequences per optimizer step
+  std::int64_t sequence = 0;    //!< tokens
+  std::int64_t microbatch = 0;  //!< sequences at a time; 0 = the whole batch
   MemoryConfig memory;
   std::string recompute = "none";  //!< none | cheap | ffn | full | auto
   double z_loss = 0;               //!< weight of log²(sum of exp(logits)) beside the loss

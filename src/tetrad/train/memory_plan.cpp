@@ -53,8 +53,10 @@ class Planner {
     if (moments == "host") return with(recompute, all);
     if (!room_.host) return resident;
     // What operations need to stream moments is known only with a plan that does.
-    const double missing = with(recompute, all).estimate.total() + static_cast<double>(all) - static_cast<double>(*room_.device);
-    return with(recompute, host_moments(config_.model, std::min(all, static_cast<std::int64_t>(missing) + 1)));
+    const double missing =
+        with(recompute, all).estimate.total() + static_cast<double>(all) - static_cast<double>(*room_.device);
+    return with(recompute,
+                host_moments(config_.model, std::min(all, static_cast<std::int64_t>(missing) + 1)));
   }
 
   bool fits(const MemoryPlan& plan) const { return fits_device(plan) && fits_host(plan); }
@@ -123,18 +125,21 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
   const MemoryPlan nearest = plan_memory(free, traits, room);
   if (planner.fits(nearest))
     return text + fmt::format(": train.memory=auto train.recompute=auto would fit ({})", describe(nearest));
-  return text + fmt::format(": use a smaller train.microbatch or train.sequence, or a machine with more (at the least {:.1f} GB on "
-                            "the device: {})",
-                            in_gb(nearest.estimate.total()), describe(nearest));
+  return text + fmt::format(
+                    ": use a smaller train.microbatch or train.sequence, or a machine with more (at the "
+                    "least {:.1f} GB on "
+                    "the device: {})",
+                    in_gb(nearest.estimate.total()), describe(nearest));
 }
 
 std::string describe(const MemoryPlan& plan) {
   const double moments = plan.estimate.optimizer + plan.estimate.host;
   std::string text = fmt::format("recompute {}", name_of(plan.recompute));
   if (plan.host_moments == 0) return text + "; moments on the device";
-  return text + fmt::format("; moments {:.0f} % on the device, {:.1f} GB pinned on the host: {:.1f} GB each way per step",
-                            100 * plan.estimate.optimizer / moments, in_gb(plan.estimate.host),
-                            in_gb(plan.estimate.host));
+  return text +
+         fmt::format(
+             "; moments {:.0f} % on the device, {:.1f} GB pinned on the host: {:.1f} GB each way per step",
+             100 * plan.estimate.optimizer / moments, in_gb(plan.estimate.host), in_gb(plan.estimate.host));
 }
 
 }  // namespace tetrad

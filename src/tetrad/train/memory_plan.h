@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How a run fits into the memory there is: what lies on the host instead of on the device, and what is computed again instead
-// of being kept. Every plan gives the same bits, so that the machine may decide, and a run may go on with another.
+// How a run fits into the memory there is: what lies on the host instead of on the device, and what is
+// computed again instead of being kept. Every plan gives the same bits, so that the machine may decide, and a
+// run may go on with another.
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +20,8 @@ struct Room {
   std::optional<std::int64_t> host;  //!< nothing too where the device is the host
 };
 
-/// What is free on this backend, or what run.gpu_memory and run.host_memory say; `backend` may be null: it is not here.
+/// What is free on this backend, or what run.gpu_memory and run.host_memory say; `backend` may be null: it is
+/// not here.
 Room room_for(const RunConfig& config, const Backend* backend);
 
 struct MemoryPlan {
@@ -28,8 +30,8 @@ struct MemoryPlan {
   MemoryEstimate estimate;
 };
 
-/// The cheapest plan that the configuration allows and that fits: as many moments on the host as must be, then more
-/// recomputation. Where none fits, the one that needs least.
+/// The cheapest plan that the configuration allows and that fits: as many moments on the host as must be,
+/// then more recomputation. Where none fits, the one that needs least.
 MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room);
 
 /// What is recomputed in a run on this backend.

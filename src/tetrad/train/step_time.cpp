@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "tetrad/model/decoder.h"
 #include "tetrad/backend/memory.h"
+#include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
-#include "tetrad/train/memory_plan.h"
 #include "tetrad/optim/adamw_optimizer.h"
+#include "tetrad/train/memory_plan.h"
 #include "tetrad/train/run_log.h"
 #include "tetrad/train/trainer.h"
 

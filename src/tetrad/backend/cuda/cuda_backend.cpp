@@ -84,16 +84,14 @@ class CudaBackend final : public Backend {
   void copy(std::span<const std::byte> from, std::span<std::byte> to) override {
     TETRAD_CHECK(from.size() <= to.size(), "copy: {} bytes into {}", from.size(), to.size());
     if (from.empty()) return;
-    cuda::check(
-        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, entered()->stream()));
+    cuda::check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, entered()->stream()));
   }
 
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override {
     TETRAD_CHECK(from.size() <= to.size(), "upload: {} bytes into {}", from.size(), to.size());
     if (from.empty()) return;
     const Entered device = entered();
-    cuda::check(
-        cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, device->stream()));
+    cuda::check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, device->stream()));
     // Other memory has been read when the call returns; memory that is pinned is read when its turn comes.
     if (is_on_host(from.data()) || is_on_host(to.data())) device->synchronize();
   }

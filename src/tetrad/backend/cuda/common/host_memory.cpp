@@ -45,11 +45,14 @@ class PinnedMemory final : public MemoryOwner {
     });
     for (std::size_t first = 0; first < bytes_; first += kPinnedAtOnce) {
       const std::size_t size = std::min(kPinnedAtOnce, bytes_ - first);
-      if (const cudaError_t result = cudaHostRegister(memory_ + first, size, cudaHostRegisterMapped); result != cudaSuccess) {
+      if (const cudaError_t result = cudaHostRegister(memory_ + first, size, cudaHostRegisterMapped);
+          result != cudaSuccess) {
         cudaGetLastError();  // reported here: the next launch shall not find it again
-        fail("cannot pin {:.2f} GB of the machine's memory for the GPU: {}; check the limits of the container or control group, "
-             "or use train.memory=device",
-             static_cast<double>(bytes_) / 1e9, cudaGetErrorString(result));
+        fail(
+            "cannot pin {:.2f} GB of the machine's memory for the GPU: {}; check the limits of the container "
+            "or control group, "
+            "or use train.memory=device",
+            static_cast<double>(bytes_) / 1e9, cudaGetErrorString(result));
       }
       pinned_ = first + size;
       void* address = nullptr;
@@ -65,7 +68,8 @@ class PinnedMemory final : public MemoryOwner {
 
  private:
   [[noreturn]] void refuse() const {
-    fail_errno(fmt::format("the machine has no room for {:.2f} GB that a GPU can reach", static_cast<double>(bytes_) / 1e9));
+    fail_errno(fmt::format("the machine has no room for {:.2f} GB that a GPU can reach",
+                           static_cast<double>(bytes_) / 1e9));
   }
 
   std::size_t bytes_;

@@ -9,7 +9,8 @@
 
 namespace tetrad::cuda {
 
-/// Filled with zeros, for the current device. Throws Error (failure) where there is not enough, or not enough may be pinned.
+/// Filled with zeros, for the current device. Throws Error (failure) where there is not enough, or not enough
+/// may be pinned.
 Buffer allocate_pinned(Threads& threads, std::size_t bytes);
 
 }  // namespace tetrad::cuda

@@ -42,7 +42,9 @@ class CudaOperationMemory final : public OperationMemory {
   void attention(const AttentionShape& shape, DType dtype) override;
   void mamba2(const Mamba2Shape& shape, std::int64_t kernel, DType dtype) override;
   void cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype) override;
-  void moments_on_host() override { need(moments, kMomentStages * 2 * kF32Bytes * as_double(kStagedMoments)); }
+  void moments_on_host() override {
+    need(moments, kMomentStages * 2 * kF32Bytes * as_double(kStagedMoments));
+  }
 
   double bytes() const override;
 

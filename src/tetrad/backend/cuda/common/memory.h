@@ -17,7 +17,8 @@ inline constexpr std::int64_t kProductWorkspace = std::int64_t{64} << 20;
 /// Bytes, at most, where cuDNN computes attention.
 inline constexpr std::int64_t kAttentionWorkspace = std::int64_t{9} << 29;
 
-/// Elements of each moment that are brought from the host at one time, and how many such pieces are on the device at once.
+/// Elements of each moment that are brought from the host at one time, and how many such pieces are on the
+/// device at once.
 inline constexpr std::int64_t kStagedMoments = std::int64_t{1} << 24;
 inline constexpr int kMomentStages = 3;
 

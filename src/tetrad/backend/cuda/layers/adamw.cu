@@ -55,7 +55,9 @@ __device__ inline void update_tensor(const AdamWTensor& tensor, const Rates& rat
            tensor.second_moment[i]);
 }
 
-__global__ void adamw_kernel(const AdamWTensor* tensors, Rates rates) { update_tensor(tensors[blockIdx.y], rates); }
+__global__ void adamw_kernel(const AdamWTensor* tensors, Rates rates) {
+  update_tensor(tensors[blockIdx.y], rates);
+}
 
 __global__ void adamw_piece_kernel(AdamWTensor piece, Rates rates) { update_tensor(piece, rates); }
 
@@ -96,7 +98,8 @@ void adamw(Device& device, const AdamWStep& op) {
                     op.gradient_scale,
                     correction(op.beta1),
                     correction(op.beta2)};
-  // The bus is what moments on the host wait for, so they begin first, and others are updated while the last ones go back.
+  // The bus is what moments on the host wait for, so they begin first, and others are updated while the last
+  // ones go back.
   std::vector<AdamWTensor> resident;
   MomentStaging* staging = nullptr;
   for (const AdamWTensor& tensor : op.tensors) {

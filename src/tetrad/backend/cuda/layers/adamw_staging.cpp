@@ -8,7 +8,9 @@
 namespace tetrad::cuda {
 
 MomentStaging::MomentStaging(const Device& device) {
-  const auto make = [](cudaEvent_t& event) { check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming)); };
+  const auto make = [](cudaEvent_t& event) {
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  };
   check(cudaStreamCreateWithFlags(&in_, cudaStreamNonBlocking));
   check(cudaStreamCreateWithFlags(&out_, cudaStreamNonBlocking));
   make(begun_);
@@ -46,8 +48,10 @@ void MomentStaging::step(const Device& device, const AdamWTensor& tensor, const 
     const std::size_t bytes = static_cast<std::size_t>(piece.size) * sizeof(float);
 
     check(cudaStreamWaitEvent(in_, stage.stored));  // an event that was never recorded is no reason to wait
-    check(cudaMemcpyAsync(piece.first_moment, tensor.first_moment + first, bytes, cudaMemcpyHostToDevice, in_));
-    check(cudaMemcpyAsync(piece.second_moment, tensor.second_moment + first, bytes, cudaMemcpyHostToDevice, in_));
+    check(
+        cudaMemcpyAsync(piece.first_moment, tensor.first_moment + first, bytes, cudaMemcpyHostToDevice, in_));
+    check(cudaMemcpyAsync(piece.second_moment, tensor.second_moment + first, bytes, cudaMemcpyHostToDevice,
+                          in_));
     check(cudaEventRecord(stage.loaded, in_));
 
     check(cudaStreamWaitEvent(device.stream(), stage.loaded));
@@ -55,8 +59,10 @@ void MomentStaging::step(const Device& device, const AdamWTensor& tensor, const 
     check(cudaEventRecord(stage.updated, device.stream()));
 
     check(cudaStreamWaitEvent(out_, stage.updated));
-    check(cudaMemcpyAsync(tensor.first_moment + first, piece.first_moment, bytes, cudaMemcpyDeviceToHost, out_));
-    check(cudaMemcpyAsync(tensor.second_moment + first, piece.second_moment, bytes, cudaMemcpyDeviceToHost, out_));
+    check(cudaMemcpyAsync(tensor.first_moment + first, piece.first_moment, bytes, cudaMemcpyDeviceToHost,
+                          out_));
+    check(cudaMemcpyAsync(tensor.second_moment + first, piece.second_moment, bytes, cudaMemcpyDeviceToHost,
+                          out_));
     check(cudaEventRecord(stage.stored, out_));
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Moments that lie on the host, brought to the device a piece at a time: while one piece is updated, the next one comes and the
-// one before goes back, each on a stream of its own.
+// Moments that lie on the host, brought to the device a piece at a time: while one piece is updated, the next
+// one comes and the one before goes back, each on a stream of its own.
 
 #include <cuda_runtime.h>
 
