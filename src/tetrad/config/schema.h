@@ -271,6 +271,11 @@ template <class V>
 void describe(V& v, RunConfig& c) {
   v.field("backend", c.backend, "auto, cpu or cuda", one_of({"auto", "cpu", "cuda"}));
   v.field("threads", c.threads, "0: all cores", between(0, 4096));
+  v.field(
+      "selftest", c.selftest,
+      "auto: before the first run on a kind of GPU that Tetrad was not tested on, a short selftest decides "
+      "whether its matrix units for narrow formats are used; off: they are",
+      one_of({"auto", "off"}));
   v.field("out", c.out, "folder of the run");
   v.field(
       "metrics_address", c.metrics_address,
