@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend_choice.h"
 
+#include "terminal.h"
+#include "tetrad/core/cache_folder.h"
 #include "tetrad/core/error.h"
+#include "tetrad/selftest/first_run.h"
+#include "version.h"
 
 namespace tetrad::app {
 
-std::unique_ptr<Backend> choose_backend(const std::string& name, int threads, KernelChoice kernels) {
-  const CpuOptions cpu{.threads = threads, .instruction_set = {}};
-  const CudaOptions cuda{.threads = threads, .tune = kernels == KernelChoice::fastest};
+std::unique_ptr<Backend> choose_backend(const std::string& name, const BackendOptions& options) {
+  const CpuOptions cpu{.threads = options.threads, .instruction_set = {}};
+  const CudaOptions cuda{.threads = options.threads, .tune = options.tune, .native = options.native};
   if (name == "cpu") return make_cpu_backend(cpu);
   if (name == "cuda") return make_cuda_backend(cuda);
   TETRAD_CHECK(name == "auto", "run.backend: '{}' is not auto, cpu or cuda", name);
@@ -16,6 +20,15 @@ std::unique_ptr<Backend> choose_backend(const std::string& name, int threads, Ke
   } catch (const Error&) {
     return make_cpu_backend(cpu);
   }
+}
+
+std::unique_ptr<Backend> choose_tested_backend(const std::string& name, int threads) {
+  const auto open = [&](bool native) {
+    return choose_backend(name, {.threads = threads, .tune = false, .native = native});
+  };
+  const std::unique_ptr<Backend> reference = make_cpu_backend({.threads = threads, .instruction_set = {}});
+  const bool native = selftest::may_use_native({open, *reference, kBuildId, cache_folder(), terminal()});
+  return choose_backend(name, {.threads = threads, .native = native});
 }
 
 std::string hardware_name(const Backend& backend) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -9,15 +8,20 @@
 
 namespace tetrad::app {
 
-/// Which of several kernels that a library offers for a product is taken.
-enum class KernelChoice : std::uint8_t {
-  fastest,  //!< they are timed once, and the choice is remembered
-  first,    //!< the one that is named first: nothing is timed
+struct BackendOptions {
+  int threads = 0;     //!< 0: the default
+  bool tune = true;    //!< CudaOptions::tune
+  bool native = true;  //!< CudaOptions::native
 };
 
-/// cpu, cuda, or auto: CUDA where there is a device, else the CPU. 0 threads: the default.
-std::unique_ptr<Backend> choose_backend(const std::string& name, int threads = 0,
-                                        KernelChoice kernels = KernelChoice::fastest);
+/// cpu, cuda, or auto: CUDA where there is a device, else the CPU.
+std::unique_ptr<Backend> choose_backend(const std::string& name, const BackendOptions& options);
+inline std::unique_ptr<Backend> choose_backend(const std::string& name, int threads = 0) {
+  return choose_backend(name, BackendOptions{.threads = threads});
+}
+
+/// The same for training: on a kind of GPU that is not known, after a selftest (selftest/first_run.h).
+std::unique_ptr<Backend> choose_tested_backend(const std::string& name, int threads);
 
 /// The processor, or the device.
 std::string hardware_name(const Backend& backend);

@@ -10,6 +10,7 @@
 #include "command.h"
 #include "tetrad/io/json_text.h"
 #include "tetrad/ops/backend.h"
+#include "tetrad/selftest/first_run.h"
 #include "version.h"
 
 namespace tetrad::app {
@@ -46,7 +47,11 @@ struct BackendReport {
 BackendReport report(const std::string& name, const std::function<std::unique_ptr<Backend>()>& open) {
   try {
     const std::unique_ptr<Backend> backend = open();
-    return {name, "", backend->properties(), backend->kernels()};
+    std::vector<Property> properties = backend->properties();
+    if (name != "cpu")
+      properties.push_back(
+          {"tested on this kind", selftest::is_known(*backend) ? "yes" : "no: run tetrad selftest"});
+    return {name, "", properties, backend->kernels()};
   } catch (const Error& error) {
     return {name, error.what(), {}, {}};
   }

@@ -37,7 +37,7 @@ struct Pair {
 /// that the build has: they promise the same bytes everywhere.
 Pair choose(const SelftestOptions& options) {
   Pair pair;
-  pair.tested = choose_backend(options.backend, options.threads, KernelChoice::first);
+  pair.tested = choose_backend(options.backend, {.threads = options.threads, .tune = false});
   pair.tested_name = hardware_name(*pair.tested);
   if (pair.tested->name() != "cpu") {
     pair.reference = make_cpu_backend({.threads = options.threads, .instruction_set = {}});

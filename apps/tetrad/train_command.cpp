@@ -188,8 +188,10 @@ ExitCode run(const TrainOptions& options) {
   if (!resuming) check_kept_layers(config);
   check_transforms(config);
   if (options.dry_run) return print_dry_run(config, provenance, options.price);
-  const std::unique_ptr<Backend> chosen =
-      choose_backend(config.run.backend, static_cast<int>(config.run.threads));
+  const auto threads = static_cast<int>(config.run.threads);
+  const std::unique_ptr<Backend> chosen = config.run.selftest == "off"
+                                              ? choose_backend(config.run.backend, threads)
+                                              : choose_tested_backend(config.run.backend, threads);
   Backend& backend = *chosen;
   config.run.backend = backend.name();  // the record says what was taken, and from where
   make_paths_absolute(config);

@@ -18,11 +18,16 @@ class FaultyBackend final : public Backend {
   std::string planted;
   /// The flipped bit is the last of an element's, and it is flipped every other time only.
   bool flickers = false;
+  /// What it says that it is; empty: what is below.
+  std::string device;
   /// The faults that would have shown in what was called so far.
   std::set<std::string> possible;
 
-  std::string_view name() const override { return good_.name(); }
-  std::vector<Property> properties() const override { return good_.properties(); }
+  std::string_view name() const override { return device.empty() ? good_.name() : "cuda"; }
+  std::vector<Property> properties() const override {
+    if (device.empty()) return good_.properties();
+    return {{"device", device}, {"compute capability", "9.0"}, {"CUDA", "13.0 (driver 13.0)"}};
+  }
   std::vector<Property> kernels() const override { return good_.kernels(); }
   Threads& threads() override { return good_.threads(); }
   Buffer allocate(std::size_t bytes) override { return good_.allocate(bytes); }

@@ -286,6 +286,11 @@ void describe(V& v, RunConfig& c) {
           "GB of a GPU that the run may take, also to plan for one that is not here; 0: what is free",
           at_least(0));
   v.field("host_memory", c.host_memory, "the same for pinned memory of the machine", at_least(0));
+  v.field(
+      "selftest", c.selftest,
+      "auto: before the first run on a kind of GPU that Tetrad was not tested on, a short selftest decides "
+      "whether its matrix units for narrow formats are used; off: they are",
+      one_of({"auto", "off"}));
   v.field("out", c.out, "folder of the run");
   v.field(
       "metrics_address", c.metrics_address,

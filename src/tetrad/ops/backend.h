@@ -199,6 +199,7 @@ struct CudaOptions {
   void* stream = nullptr;  //!< a cudaStream_t; null: one of its own
   int threads = 0;         //!< of the host; 0: default_thread_count()
   bool tune = true;        //!< false: no kernels are timed, for use inside other frameworks
+  bool native = true;      //!< false: the matrix units for narrow formats are not used; operands are expanded
 };
 
 /// A CUDA device. Throws Error that says why where there is none, or where the build has no CUDA. Not to be

@@ -94,14 +94,15 @@ struct TrainConfig {
 };
 
 struct RunConfig {
-  std::string backend = "auto";  //!< auto | cpu | cuda
-  std::int64_t threads = 0;      //!< 0 = all cores
-  double gpu_memory = 0;         //!< GB that the run may have on the device; 0 = what is free
-  double host_memory = 0;        //!< the same of the host
-  std::string out;               //!< the run's folder
-  std::string metrics_address;   //!< where GET /metrics is answered; empty: nowhere
-  std::string trace;             //!< file for where the time of steps goes; empty: none
-  std::int64_t trace_steps = 5;  //!< the first so many after the start
+  std::string backend = "auto";   //!< auto | cpu | cuda
+  std::int64_t threads = 0;       //!< 0 = all cores
+  double gpu_memory = 0;          //!< GB that the run may have on the device; 0 = what is free
+  double host_memory = 0;         //!< the same of the host
+  std::string selftest = "auto";  //!< auto | off: before the first run on a kind of GPU that is not known
+  std::string out;                //!< the run's folder
+  std::string metrics_address;    //!< where GET /metrics is answered; empty: nowhere
+  std::string trace;              //!< file for where the time of steps goes; empty: none
+  std::int64_t trace_steps = 5;   //!< the first so many after the start
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 

@@ -31,7 +31,7 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options)
       : threads_(options.threads),
-        device_({options.device, static_cast<cudaStream_t>(options.stream), options.tune}) {}
+        device_({options.device, static_cast<cudaStream_t>(options.stream), options.tune, options.native}) {}
 
   std::string_view name() const override { return "cuda"; }
 
@@ -52,7 +52,7 @@ class CudaBackend final : public Backend {
 
   std::vector<Property> kernels() const override {
     return {{"quantize", "own kernels, byte-equal to the CPU"},
-            {"gemm", cuda::is_native(Format::nvfp4, device_.properties().major)
+            {"gemm", cuda::is_native(Format::nvfp4, device_.native_major())
                          ? "cuBLASLt; NVFP4 natively, MXFP4 as exact BF16 operands"
                          : "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
             {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
@@ -63,10 +63,12 @@ class CudaBackend final : public Backend {
   }
 
   std::vector<Property> bits_depend_on() const override {
-    return {{"backend", "cuda"},
-            {"GPU", device_.properties().name},
-            {"cuBLASLt", std::to_string(cublasLtGetVersion())},
-            {"attention by cuDNN", cuda::cudnn_attention_state(entered())}};
+    std::vector<Property> all = {{"backend", "cuda"},
+                                 {"GPU", device_.properties().name},
+                                 {"cuBLASLt", std::to_string(cublasLtGetVersion())},
+                                 {"attention by cuDNN", cuda::cudnn_attention_state(entered())}};
+    if (device_.native_major() == 0) all.push_back({"operands in narrow formats", "always expanded"});
+    return all;
   }
 
   Threads& threads() override { return threads_; }

@@ -13,9 +13,9 @@ template <int kDim, bool kWarpgroups>
 struct Cut {
   using Engine = WarpEngine<kDim == 64 ? 2 : 1>;  // two sums of kDim columns leave no room for more
   static constexpr int kKeys = 128;
-  static constexpr int kQueries = 64;                 //!< copied together
-  static constexpr int kStep = 32;                    //!< how many are in registers at a time
-  static constexpr int kBlocks = kDim == 64 ? 2 : 1;  //!< that are to fit a multiprocessor
+  static constexpr int kQueries = kDim == 64 ? 64 : 32;  //!< copied together
+  static constexpr int kStep = 32;                       //!< how many are in registers at a time
+  static constexpr int kBlocks = kDim == 64 ? 2 : 1;     //!< that are to fit a multiprocessor
 };
 template <int kDim>
 struct Cut<kDim, true> {
@@ -37,6 +37,7 @@ struct Sizes : Cut<kDim, kWarpgroups> {
   static constexpr unsigned kNumbers = (kDocuments ? 3 : 2) * Base::kQueries * sizeof(float);
   static constexpr unsigned kBytes = 2 * KeyTile::kBytes + 4 * QueryTile::kBytes + 2 * kNumbers;
   static_assert(kThreads >= 2 * Base::kQueries && Base::kKeys % Base::kQueries == 0);
+  static_assert(kWarpgroups || kBytes <= kSharedOfEveryGpu);
 };
 
 /// What a block owns, and where the tiles of queries that it walks over come from: those at or after its

@@ -32,6 +32,7 @@ struct Sizes : Cut<kDim, kWarpgroups> {
   using KeyTile = Tile<kDim, Base::kKeys>;
   static constexpr int kThreads = Base::kQueries / Base::Engine::kRows * Base::Engine::kGroup;
   static constexpr unsigned kBytes = 2 * QueryTile::kBytes + 4 * KeyTile::kBytes;
+  static_assert(kWarpgroups || kBytes <= kSharedOfEveryGpu);
 };
 
 template <bool kMasked, bool kDocuments, int kM, int kN>

@@ -33,6 +33,7 @@ struct Sizes : Cut<kDim, kWarpgroups> {
   using KeyTile = Tile<kDim, Base::kKeys>;
   static constexpr int kThreads = Base::kQueries / Base::Engine::kRows * Base::Engine::kGroup;
   static constexpr unsigned kBytes = QueryTile::kBytes + 4 * KeyTile::kBytes;
+  static_assert(kWarpgroups || kBytes <= kSharedOfEveryGpu);
 };
 
 struct Parameters {

@@ -20,6 +20,10 @@ inline constexpr unsigned kRowBytes = 128;  //!< a row of a panel
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 
+/// What a block may have on the smallest of the GPUs that we compile for: compute capability 8.6, 8.9
+/// and 12.0.
+inline constexpr unsigned kSharedOfEveryGpu = 99 * 1024;
+
 template <int kDimension, int kRowCount>
 struct Tile {
   static constexpr int kDim = kDimension;

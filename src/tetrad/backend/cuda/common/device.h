@@ -27,6 +27,7 @@ struct DeviceOptions {
   int index = 0;
   cudaStream_t stream = nullptr;  //!< null: a stream of its own
   bool tune = true;               //!< times cuBLASLt's kernels; false: takes the one that it names first
+  bool native = true;             //!< false: operands in narrow formats are always expanded
 };
 
 class MemoryLedger;
@@ -45,6 +46,8 @@ class Device {
   cublasLtContext* blas() const { return blas_.get(); }
   const cudaDeviceProp& properties() const { return properties_; }
   std::string bus_id() const;
+  /// The compute capability whose matrix units for narrow formats are used (gemm/native.h); 0: none are.
+  int native_major() const { return options_.native ? properties_.major : 0; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
 
   /// Buffers may outlive the context.

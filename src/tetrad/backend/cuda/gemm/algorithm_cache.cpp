@@ -8,26 +8,14 @@
 
 #include <cctype>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
+#include "tetrad/core/cache_folder.h"
+
 namespace tetrad::cuda {
 namespace {
-
-/// Where programs keep what they can compute again.
-std::filesystem::path cache_folder() {
-  const auto from = [](const char* variable) -> std::filesystem::path {
-    const char* value =
-        std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nobody changes the environment
-    return value == nullptr ? "" : value;
-  };
-  if (auto folder = from("TETRAD_CACHE"); !folder.empty()) return folder;
-  if (const auto folder = from("XDG_CACHE_HOME"); !folder.empty()) return folder / "tetrad";
-  if (const auto home = from("HOME"); !home.empty()) return home / ".cache" / "tetrad";
-  return {};
-}
 
 std::string to_hex(const cublasLtMatmulAlgo_t& algorithm) {
   std::string text;
@@ -79,10 +67,7 @@ class FileLock {
 AlgorithmCache::AlgorithmCache(const std::string& device) {
   const std::filesystem::path folder = cache_folder();
   if (folder.empty()) return;
-  std::string name = "products-" + device;
-  for (char& c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
-  file_ = folder / name;
+  file_ = folder / cache_file_name("products-" + device);
   read();
 }
 

@@ -53,9 +53,9 @@ const float* alpha_of(Device& device, const GemmOperand& a, const GemmOperand& b
 bool multiply_natively(Device& device, const GemmOperand& a, const GemmOperand& b,
                        const MutableMatrixView& out, const float* alpha, const float* beta) {
   if (!is_native_output(out)) return false;
-  if (is_native(Format::fp8, device.properties().major) && is_native_fp8(a) && is_native_fp8(b))
+  if (is_native(Format::fp8, device.native_major()) && is_native_fp8(a) && is_native_fp8(b))
     return multiply(device, fp8_operands(device, a, b), out, alpha, beta);
-  if (is_native(Format::nvfp4, device.properties().major) && is_native_nvfp4(a) && is_native_nvfp4(b))
+  if (is_native(Format::nvfp4, device.native_major()) && is_native_nvfp4(a) && is_native_nvfp4(b))
     return multiply(device, nvfp4_operands(device, a, b), out, alpha, beta);
   return false;
 }
