@@ -23,6 +23,8 @@ std::unique_ptr<Backend> choose_backend(const std::string& name, const BackendOp
 }
 
 std::unique_ptr<Backend> choose_tested_backend(const std::string& name, int threads) {
+  if (std::unique_ptr<Backend> backend = choose_backend(name, threads); selftest::is_known(*backend))
+    return backend;
   const auto open = [&](bool native) {
     return choose_backend(name, {.threads = threads, .tune = false, .native = native});
   };
