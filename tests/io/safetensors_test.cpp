@@ -398,7 +398,7 @@ TEST(SafetensorsFile, BytesThatWereDroppedAreReadAgain) {
   writer.commit();
   const SafetensorsFile file(folder / "out");
   const std::span<const std::byte> bytes = file.bytes(*file.find("a"));
-  for (const std::size_t at : {0, 1, 1'000'000}) {
+  for (const std::size_t at : {0U, 1U, 1'000'000U}) {
     file.drop(bytes.subspan(at, 2'000'000));
     EXPECT_TRUE(std::ranges::equal(bytes, bytes_of(values))) << at;
   }

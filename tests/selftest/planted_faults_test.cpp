@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <regex>
 #include <set>
+#include <string_view>
 
 #include "selftest/faulty_backend.h"
 #include "support/cpu.h"
@@ -20,26 +22,26 @@ namespace {
 
 /// What Backend has besides operations: nothing of it writes results, but make_reader(), whose reader is of
 /// checkpoints.
-const std::set<std::string> kNoOperations = {"allocate_on_host",
-                                             "free_host_memory",
-                                             "use_host_moments",
-                                             "make_reader",
-                                             "name",
-                                             "properties",
-                                             "kernels",
-                                             "bits_depend_on",
-                                             "threads",
-                                             "allocate",
-                                             "synchronize",
-                                             "begin_range",
-                                             "end_range",
-                                             "peak_memory",
-                                             "restart_peak",
-                                             "free_memory",
-                                             "energy",
-                                             "busy",
-                                             "preferred_order",
-                                             "use_attention_engine"};
+constexpr auto kNoOperations = std::to_array<std::string_view>({"allocate_on_host",
+                                                                "free_host_memory",
+                                                                "use_host_moments",
+                                                                "make_reader",
+                                                                "name",
+                                                                "properties",
+                                                                "kernels",
+                                                                "bits_depend_on",
+                                                                "threads",
+                                                                "allocate",
+                                                                "synchronize",
+                                                                "begin_range",
+                                                                "end_range",
+                                                                "peak_memory",
+                                                                "restart_peak",
+                                                                "free_memory",
+                                                                "energy",
+                                                                "busy",
+                                                                "preferred_order",
+                                                                "use_attention_engine"});
 
 /// "attention backward", "quantize pair", "gemm", …: every virtual function of Backend.
 std::set<std::string> operations_of_the_header() {
@@ -50,7 +52,7 @@ std::set<std::string> operations_of_the_header() {
   for (std::sregex_iterator match(text.begin(), text.end(), function), end; match != end; ++match) {
     std::string name = (*match)[1];
     const std::string arguments = (*match)[2];
-    if (kNoOperations.contains(name)) continue;
+    if (std::ranges::find(kNoOperations, name) != kNoOperations.end()) continue;
     std::smatch found;
     if (std::regex_search(arguments, found, direction)) {
       std::string word = found[1];

@@ -39,11 +39,16 @@ std::vector<std::string> hash_pieces(
   };
   {
     std::vector<std::jthread> others;
-    try {
-      for (std::size_t thread = 1; thread < std::min<std::uint64_t>(kHashThreads, count); ++thread)
+    const auto start = [&](std::size_t thread) {
+      try {
         others.emplace_back(work, thread);
-    } catch (const std::system_error&) {  // a machine that gives no more threads: fewer do it too
-    }
+        return true;
+      } catch (const std::system_error&) {
+        return false;  // a machine that gives no more threads: fewer do it too
+      }
+    };
+    const std::uint64_t threads = std::min<std::uint64_t>(kHashThreads, count);
+    for (std::size_t thread = 1; thread < threads && start(thread); ++thread) continue;
     work(0);
   }
   if (failure) std::rethrow_exception(failure);

@@ -58,11 +58,11 @@ std::size_t Report::checks() const {
 std::optional<std::string> run_check(const Check& check, Backend& backend, Backend& reference,
                                      bool same_bytes) {
   try {
-    const std::vector<Result> found = results_of(check, backend, reference);
-    if (const auto difference = first_difference(results_of(check, reference, reference), found, same_bytes))
+    const std::vector<Result> first = results_of(check, backend, reference);
+    if (const auto difference = first_difference(results_of(check, reference, reference), first, same_bytes))
       return describe(*difference);
-    const std::vector<Result> again = results_of(check, backend, reference);
-    if (const auto difference = first_difference(found, again, true))
+    const std::vector<Result> second = results_of(check, backend, reference);
+    if (const auto difference = first_difference(first, second, true))
       return "the second time " + describe(*difference);
     return std::nullopt;
   } catch (const std::exception& error) {

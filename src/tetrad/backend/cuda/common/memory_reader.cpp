@@ -14,7 +14,7 @@ namespace {
 struct DestroyEvent {
   void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
 };
-using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
+using OwnedEvent = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
 
 class DeviceMemoryReader final : public MemoryReader {
  public:
@@ -24,7 +24,7 @@ class DeviceMemoryReader final : public MemoryReader {
       check(cudaMallocHost(reinterpret_cast<void**>(&staging_), kMostBytes));
       cudaEvent_t now = nullptr;
       check(cudaEventCreateWithFlags(&now, cudaEventDisableTiming));
-      const Event event(now);
+      const OwnedEvent event(now);
       check(cudaEventRecord(now, device.stream()));
       check(cudaStreamWaitEvent(stream_, now));
     } catch (...) {
