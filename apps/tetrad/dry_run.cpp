@@ -84,7 +84,10 @@ void print_room(const Room& room, bool fits, const Hardware& hardware, const Che
                fits ? "fits" : "DOES NOT FIT");
   else if (!hardware.backend)
     fmt::print("free         unknown: {}\n", hardware.why_not);
-  fmt::print("checkpoints  {} each, {} at most at once{}\n", size_text(space.each), size_text(space.most),
+  if (space.most == 0)
+    fmt::print("checkpoints  none (train.checkpoint.enabled: false)\n");
+  else
+    fmt::print("checkpoints  {} each, {} at most at once{}\n", size_text(space.each), size_text(space.most),
              space.free ? fmt::format("; {} of the disk are free", size_text(*space.free)) : "");
 }
 

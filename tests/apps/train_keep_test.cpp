@@ -50,6 +50,18 @@ TEST_F(Keeping, TheClockAsksForCheckpointsToo) {
   EXPECT_EQ(metrics("run"), metrics("whole"));
 }
 
+TEST_F(Keeping, ATrialOfSpeedKeepsNone) {
+  const Outcome outcome =
+      run_tetrad(arguments(kModel, "bf16", "run", {"train.checkpoint.enabled=false", kAfterEveryStep}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / "checkpoints") && !checkpoints("run").empty());
+  ASSERT_EQ(run_tetrad(arguments(kModel, "bf16", "whole")).exit_code, 0);
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+  const Outcome resumed = run_tetrad({"train", "--resume", folder_.file("run")});
+  EXPECT_NE(resumed.exit_code, 0);
+  EXPECT_NE(resumed.err.find("checkpoint"), std::string::npos) << resumed.err;
+}
+
 TEST_F(Keeping, TheBestAndEveryNthStayForGood) {
   const Outcome outcome =
       run_tetrad(arguments(kModel, "bf16", "run",

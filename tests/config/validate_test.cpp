@@ -76,6 +76,8 @@ TEST(Validate, NamesTheKeyAndSaysWhatToDo) {
       {{"data.phases=[{until: 1, mix: {a: 0}}]"}, {"data.phases[0].mix", "sum to 0"}},
       {{"data.phases=[{until: 1, mix: {a: 1e308, b: 1e308}}]"}, {"data.phases[0].mix", "sum to inf"}},
       {{"data.phases=[{until: 1}]"}, {"data.phases[0].mix is empty"}},
+      {{"train.checkpoint.enabled=false", "train.health.on_spike=rollback"},
+       {"train.health asks for rollbacks", "train.checkpoint.enabled"}},
       {{"schedule.warmup=0.5", "schedule.decay=0.6"}, {"schedule.warmup (0.5)", "schedule.decay (0.6)"}},
   };
   for (const Contradiction& c : cases)

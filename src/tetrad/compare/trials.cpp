@@ -85,6 +85,8 @@ Config configure(const NamedOverrides& arm, const Pair& pair, const ComparePlan&
     config.train.seed += static_cast<std::uint64_t>(pair.number);
   else
     config.train.seed = plan.trunks[static_cast<std::size_t>(pair.number)].seed;
+  TETRAD_CHECK(config.train.checkpoint.enabled,
+               "a comparison goes on from checkpoints: leave out train.checkpoint.enabled=false");
   config.optim.lr *= pair.lr_factor;
   config.run.out.clear();
   return config;

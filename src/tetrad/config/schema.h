@@ -213,6 +213,7 @@ void describe(V& v, EvalConfig& c) {
 
 template <class V>
 void describe(V& v, CheckpointConfig& c) {
+  v.field("enabled", c.enabled, "false: none at all, for trials of speed; such a run cannot be resumed");
   v.field("every", c.every, "steps; 0: only at the end", at_least(0));
   v.field("minutes", c.minutes, "after so many without a checkpoint there is one; 0: never", at_least(0));
   v.field("keep", c.keep, "newest checkpoints that stay", at_least(2));

@@ -33,6 +33,7 @@ struct EvalConfig {
 };
 
 struct CheckpointConfig {
+  bool enabled = true;          //!< false: none at all, for trials of speed
   std::int64_t every = 0;       //!< steps; 0 = only at the end
   double minutes = 15;          //!< after so many without a checkpoint there is one; 0 = never
   std::int64_t keep = 2;        //!< the newest

@@ -35,6 +35,7 @@ std::int64_t step_count(const TrainConfig& config) {
 
 std::int64_t most_checkpoints(const TrainConfig& config) {
   const CheckpointConfig& kept = config.checkpoint;
+  if (!kept.enabled) return 0;
   return kept.keep + 2 + (kept.keep_best ? 1 : 0) +
          (kept.keep_every > 0 ? step_count(config) / kept.keep_every : 0);
 }
@@ -277,8 +278,12 @@ Ending Trainer::run_steps(const StopSignals& signals) {
     if (trace_ && state_.step - first >= config_.run.trace_steps) finish_trace();
     if (signals.received()) {
       save(true);
-      log_.say("stopped by a signal after step {}; go on with: tetrad train --resume {}", state_.step,
-               folder_.string());
+      if (config_.train.checkpoint.enabled)
+        log_.say("stopped by a signal after step {}; go on with: tetrad train --resume {}", state_.step,
+                 folder_.string());
+      else
+        log_.say("stopped by a signal after step {}; nothing was saved (train.checkpoint.enabled: false)",
+                 state_.step);
       return Ending::stopped_by_signal;
     }
     note_changes();
@@ -537,6 +542,7 @@ bool Trainer::is_time_to_save() const {
 }
 
 void Trainer::save(bool must_succeed) {
+  if (!config_.train.checkpoint.enabled) return;
   finish_save();
   if (saved_step_ == state_.step) return;
   const bool is_scheduled_here = is_scheduled(state_.step);
