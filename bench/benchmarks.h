@@ -10,8 +10,8 @@
 #include "measure.h"
 #include "tetrad/core/dtype.h"
 #include "tetrad/model/config.h"
-#include "tetrad/model/recompute.h"
 #include "tetrad/tokenizer/tokenizer.h"
+#include "tetrad/train/config.h"
 
 namespace tetrad::bench {
 
@@ -40,19 +40,20 @@ struct MambaCase {
 /// The Mamba-2 scan, forward and forward + backward, beside a copy of the bytes that it must read and write.
 void mamba(Backend& backend, const MambaCase& c, int repeats, const Report& report);
 
-struct StepCase {
-  std::int64_t batch, sequence;
-  Recompute recompute;
-};
-/// Whole optimizer steps of a model: BF16 beside its FLOP at the speed of a large product, every other recipe
-/// beside BF16. What is computed again does not count as FLOP.
-void step(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
-          const StepCase& c, int repeats, const Report& report);
+/// AdamW whose moments, of so many gigabytes, lie on the host: how long it takes to get that memory, and each
+/// way to reach it beside a copy.
+void moments(Backend& backend, double gigabytes, int repeats, const Report& report);
+
+/// Whole optimizer steps of the configuration's model, with its batch, microbatch, sequence and plan of memory:
+/// BF16 beside its FLOP at the speed of a large product, every other recipe beside BF16, in turns if both fit
+/// into memory together. What is computed again does not count as FLOP.
+void step(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int repeats,
+          const Report& report);
 
 /// Whole optimizer steps while `loops` other threads keep the CPU busy, beside the same steps alone, in turns
 /// of a second each.
-void step_beside(Backend& backend, const ModelConfig& model, const std::vector<std::string>& recipes,
-                 const StepCase& c, int loops, int repeats, const Report& report);
+void step_beside(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int loops,
+                 int repeats, const Report& report);
 
 /// A tokenizer on one thread, one text at a time: bytes of text per second, encoding beside splitting alone
 /// and decoding beside a copy.

@@ -48,8 +48,11 @@ struct BenchOptions {
   std::string model = "quickstart";
   std::vector<std::string> recipes = {kRecipeNames.begin(), kRecipeNames.end()};
   std::int64_t batch = 16;
+  std::int64_t microbatches = 1;
   std::int64_t sequence = 256;
   std::string recompute = "none";
+  std::string memory = "device";
+  double gigabytes = 1;
   int beside = 0;
   std::vector<std::string> paths = {"/usr/include/c++"};
   std::string tokenizer = {};  //!< empty: learn one
@@ -146,11 +149,22 @@ void run_mamba(Backend& backend, const BenchOptions& options, const bench::Repor
 void run_step(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const ModelConfig* model = find_preset(options.model);
   TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
-  const bench::StepCase step{options.batch, options.sequence, recompute_from_name(options.recompute)};
+  Config config;
+  config.model = *model;
+  config.train.batch = options.batch * options.microbatches;
+  config.train.microbatch = options.batch;
+  config.train.sequence = options.sequence;
+  config.train.telemetry_every = 0;
+  config.train.recompute = options.recompute;
+  config.train.memory.moments = options.memory;
   if (options.beside > 0)
-    bench::step_beside(backend, *model, options.recipes, step, options.beside, options.repeats, report);
+    bench::step_beside(backend, config, options.recipes, options.beside, options.repeats, report);
   else
-    bench::step(backend, *model, options.recipes, step, options.repeats, report);
+    bench::step(backend, config, options.recipes, options.repeats, report);
+}
+
+void run_moments(Backend& backend, const BenchOptions& options, const bench::Report& report) {
+  bench::moments(backend, options.gigabytes, options.repeats, report);
 }
 
 /// At most this much of what the paths hold, so that a large folder takes no hours.
@@ -215,6 +229,12 @@ const std::vector<Benchmark>& benchmarks() {
        {.size = "1x1024x16x64x2x64x64"},
        run_mamba,
        "  tetrad bench mamba --size 8x2048x64x64x8x128x128 --backend cuda"},
+      {"moments",
+       "AdamW with its moments on the host, relative to a copy",
+       nullptr,
+       {.size = "", .repeats = 5},
+       run_moments,
+       "  tetrad bench moments --gigabytes 32 --backend cuda"},
       {"step",
        "Whole training steps, every recipe relative to BF16",
        nullptr,
@@ -222,7 +242,8 @@ const std::vector<Benchmark>& benchmarks() {
        run_step,
        "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json\n"
        "  tetrad bench step --beside 1 --recipes bf16,nvfp4\n"
-       "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn"},
+       "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn\n"
+       "  tetrad bench step --backend cuda --model llama3-8b --batch 1 --microbatches 8 --sequence 8192 --memory auto"},
       {"tokenizer",
        "Encoding and decoding on one thread, relative to splitting alone and to a copy",
        nullptr,
@@ -238,10 +259,13 @@ std::string title_of(const Benchmark& benchmark, const BenchOptions& options) {
         "tokenizer {} on {}",
         options.tokenizer.empty() ? fmt::format("of {} tokens", options.vocab) : options.tokenizer,
         fmt::join(options.paths, ", "));
+  if (benchmark.run == run_moments) return fmt::format("moments, {} GB", options.gigabytes);
   if (benchmark.size_help == nullptr)
-    return fmt::format("{} {}, {} sequences of {} tokens{}", benchmark.name, options.model, options.batch,
-                       options.sequence,
-                       options.recompute == "none" ? "" : ", recompute " + options.recompute);
+    return fmt::format(
+        "{} {}, {} sequences of {} tokens{}{}", benchmark.name, options.model, options.batch,
+        options.sequence,
+        options.microbatches == 1 ? "" : fmt::format(" in each of {} microbatches", options.microbatches),
+        options.recompute == "none" ? "" : ", recompute " + options.recompute);
   return fmt::format("{} {}", benchmark.name, options.size);
 }
 
@@ -263,16 +287,30 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
                     "Measure what is left of the speed beside N threads that keep cores busy")
         ->check(whole_number(0, 1024))
         ->type_name("N");
-    command.add_option("--batch", options.batch, "Sequences")->check(whole_number(1))->capture_default_str();
+    command.add_option("--batch", options.batch, "Sequences of a microbatch")
+        ->check(whole_number(1))
+        ->capture_default_str();
+    command.add_option("--microbatches", options.microbatches, "Of a step")
+        ->check(whole_number(1))
+        ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens per sequence, a multiple of 32")
         ->check(whole_number(1))
         ->capture_default_str();
     command
         .add_option("--recompute", options.recompute,
-                    "What to recompute in the backward pass: none, cheap, ffn or full")
-        ->check(CLI::IsMember({"none", "cheap", "ffn", "full"}))
+                    "What to recompute in the backward pass: none, cheap, ffn, full or auto")
+        ->check(CLI::IsMember({"none", "cheap", "ffn", "full", "auto"}))
+        ->capture_default_str();
+    command
+        .add_option("--memory", options.memory,
+                    "Where AdamW's moments are: device, host, or auto (as few on the host as possible)")
+        ->check(CLI::IsMember({"device", "host", "auto"}))
         ->capture_default_str();
   }
+  if (benchmark.run == run_moments)
+    command.add_option("--gigabytes", options.gigabytes, "Moments on the host")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
   if (benchmark.run == run_tokenizer) {
     command.add_option("PATH", options.paths, "Text files or folders; the first 64 MB are used")
         ->capture_default_str();
