@@ -44,9 +44,9 @@ void mamba(Backend& backend, const MambaCase& c, int repeats, const Report& repo
 /// way to reach it beside a copy.
 void moments(Backend& backend, double gigabytes, int repeats, const Report& report);
 
-/// Whole optimizer steps of the configuration's model, with its batch, microbatch, sequence and plan of memory:
-/// BF16 beside its FLOP at the speed of a large product, every other recipe beside BF16, in turns if both fit
-/// into memory together. What is computed again does not count as FLOP.
+/// Whole optimizer steps of the configuration's model, with its batch, microbatch, sequence and plan of
+/// memory: BF16 beside its FLOP at the speed of a large product, every other recipe beside BF16, in turns if
+/// both fit into memory together. What is computed again does not count as FLOP.
 void step(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int repeats,
           const Report& report);
 

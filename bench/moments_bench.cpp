@@ -71,7 +71,8 @@ void moments(Backend& backend, double gigabytes, int repeats, const Report& repo
   const Pair copies = stopwatch.measure([&] { adamw.copy_out(); }, [&] { adamw.copy_in(); });
   const double in = adamw.copied_gb() / copies.ceiling;
   const double out = adamw.copied_gb() / copies.work;
-  report({"memory of the host, made and pinned", "GB/s", gb / adamw.pinning_seconds(), in, "copy to the device"});
+  report({"memory of the host, made and pinned", "GB/s", gb / adamw.pinning_seconds(), in,
+          "copy to the device"});
   report({"copy from the device", "GB/s", out, in, "copy to the device"});
   const auto measure = [&](const std::string& name) {
     adamw.step();

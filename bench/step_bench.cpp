@@ -15,8 +15,9 @@
 namespace tetrad::bench {
 namespace {
 
+/// What the configuration says of its precision is about recipes other than bf16, which they stand beside.
 Config with_recipe(Config config, const std::string& recipe) {
-  config.precision = {};
+  if (recipe == "bf16") config.precision = {};
   config.precision.recipe = recipe;
   return config;
 }

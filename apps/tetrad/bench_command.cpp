@@ -10,6 +10,7 @@
 #include "benchmarks.h"
 #include "command.h"
 #include "number_checks.h"
+#include "tetrad/config/config.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/data/text_files.h"
 #include "tetrad/io/json_text.h"
@@ -52,6 +53,7 @@ struct BenchOptions {
   std::int64_t sequence = 256;
   std::string recompute = "none";
   std::string memory = "device";
+  std::vector<std::string> precision = {};  //!< overrides of the recipes other than bf16
   double gigabytes = 1;
   int beside = 0;
   std::vector<std::string> paths = {"/usr/include/c++"};
@@ -149,7 +151,9 @@ void run_mamba(Backend& backend, const BenchOptions& options, const bench::Repor
 void run_step(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const ModelConfig* model = find_preset(options.model);
   TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
-  Config config;
+  for (const std::string& change : options.precision)
+    TETRAD_CHECK(change.starts_with("precision."), "--set {}: expected precision.KEY=VALUE", change);
+  Config config = parse_config("{}", "the benchmark's configuration", options.precision);
   config.model = *model;
   config.train.batch = options.batch * options.microbatches;
   config.train.microbatch = options.batch;
@@ -243,7 +247,8 @@ const std::vector<Benchmark>& benchmarks() {
        "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json\n"
        "  tetrad bench step --beside 1 --recipes bf16,nvfp4\n"
        "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn\n"
-       "  tetrad bench step --backend cuda --model llama3-8b --batch 1 --microbatches 8 --sequence 8192 --memory auto"},
+       "  tetrad bench step --backend cuda --model llama3-8b --batch 1 --microbatches 8 --sequence 8192 "
+       "--memory auto"},
       {"tokenizer",
        "Encoding and decoding on one thread, relative to splitting alone and to a copy",
        nullptr,
@@ -282,6 +287,10 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
         ->delimiter(',')
         ->check(CLI::IsMember(std::vector<std::string>(kRecipeNames.begin(), kRecipeNames.end())))
         ->capture_default_str();
+    command
+        .add_option("--set", options.precision,
+                    "Changes to the recipes besides bf16, such as precision.scale=4/6")
+        ->type_name("precision.KEY=VALUE");
     command
         .add_option("--beside", options.beside,
                     "Measure what is left of the speed beside N threads that keep cores busy")

@@ -88,7 +88,7 @@ void print_room(const Room& room, bool fits, const Hardware& hardware, const Che
     fmt::print("checkpoints  none (train.checkpoint.enabled: false)\n");
   else
     fmt::print("checkpoints  {} each, {} at most at once{}\n", size_text(space.each), size_text(space.most),
-             space.free ? fmt::format("; {} of the disk are free", size_text(*space.free)) : "");
+               space.free ? fmt::format("; {} of the disk are free", size_text(*space.free)) : "");
 }
 
 void print_time(const Config& config, const Hardware& hardware, bool fits, std::optional<double> price) {
