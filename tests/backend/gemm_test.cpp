@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -49,6 +50,9 @@ enum class Form {
   nvfp4_search,
   mxfp4,
   fp8,
+  fp8_in_place,
+  fp8_2d,
+  fp8_2d_transposed,
   fp8_tensor,
 };
 
@@ -63,6 +67,9 @@ std::string name_of(Form form) {
                                     "nvfp4_search",
                                     "mxfp4",
                                     "fp8",
+                                    "fp8_in_place",
+                                    "fp8_2d",
+                                    "fp8_2d_transposed",
                                     "fp8_tensor"};
   return kNames[static_cast<int>(form)];
 }
@@ -79,6 +86,11 @@ QuantSpec spec_of(Form form) {
       return {.format = Format::mxfp4, .block = {1, 32}};
     case Form::fp8:
       return {.format = Format::fp8, .block = {1, 128}};
+    case Form::fp8_in_place:
+      return {.format = Format::fp8, .block = {1, 128}, .axis = 0};
+    case Form::fp8_2d:
+    case Form::fp8_2d_transposed:
+      return {.format = Format::fp8, .block = {128, 128}};
     case Form::fp8_tensor:
       return {.format = Format::fp8, .block = BlockShape::whole()};
     default:
@@ -99,8 +111,10 @@ std::vector<double> decoded_values(Backend& device, const QuantizedTensor& tenso
 }
 
 void make_operand(Backend& device, Form form, std::int64_t rows, std::int64_t k, TestOperand& out) {
-  const bool lies_transposed = form == Form::f32_transposed || form == Form::bf16_transposed ||
-                               form == Form::nvfp4_2d_transposed || form == Form::nvfp4_in_place_rht;
+  const bool in_place = form == Form::nvfp4_in_place_rht || form == Form::fp8_in_place;
+  const bool transposed_2d = form == Form::nvfp4_2d_transposed || form == Form::fp8_2d_transposed;
+  const bool lies_transposed =
+      form == Form::f32_transposed || form == Form::bf16_transposed || in_place || transposed_2d;
   const std::int64_t stored_rows = lies_transposed ? k : rows;
   const std::int64_t stored_cols = lies_transposed ? rows : k;
   out.dense = oracle::rounded_to_bf16(oracle::make_input("gaussian", stored_rows, stored_cols));
@@ -117,8 +131,8 @@ void make_operand(Backend& device, Form form, std::int64_t rows, std::int64_t k,
     return;
   }
   out.is_quantized = true;
-  out.used_transposed = form == Form::nvfp4_2d_transposed;
-  const CodeOrder order = form == Form::nvfp4_in_place_rht ? CodeOrder::col_major : CodeOrder::row_major;
+  out.used_transposed = transposed_2d;
+  const CodeOrder order = in_place ? CodeOrder::col_major : CodeOrder::row_major;
   device.quantize(view_of(out.dense.data(), stored_rows, stored_cols), spec_of(form), {.order = order},
                   out.quantized);
   out.values = decoded_values(device, out.quantized, out.used_transposed);
@@ -191,6 +205,52 @@ INSTANTIATE_TEST_SUITE_P(
       return std::get<0>(test.param) + "_" + name_of(std::get<1>(test.param)) + "_by_" +
              name_of(std::get<2>(test.param));
     });
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// Pairs of FP8 operands in blocks along K: what matrix units may take as it is.
+class Fp8Gemm : public Gemm {};
+
+TEST_P(Fp8Gemm, EqualsDoublePrecisionOverTheDecodedOperands) {
+  // Matrix units may add the products of a block with fewer bits than f32 has. A block that is left out, or
+  // has another's scale, shows far beyond.
+  constexpr double kNarrowSum = 0x1p-9;
+  const bool exact = std::get<0>(GetParam()) == "cpu";
+  // Whole blocks along K, less than one, and several with a part of one in the end; the last is the input
+  // projection of nemotron-h-1b.
+  for (const Shape& shape :
+       {Shape{64, 96, 256}, Shape{144, 272, 384}, Shape{16, 16, 16}, Shape{48, 80, 64}, Shape{80, 48, 192},
+        Shape{272, 144, 336}, Shape{16, 32, 656}, Shape{32, 16, 10304}}) {
+    SCOPED_TRACE(shape.k);
+    TestOperand a;
+    TestOperand b;
+    make_operand(device(), std::get<1>(GetParam()), shape.m, shape.k, a);
+    make_operand(device(), std::get<2>(GetParam()), shape.n, shape.k, b);
+    const Reference expected = reference(a, b, shape);
+    double largest = 0;
+    for (const double value : expected.product) largest = std::max(largest, std::abs(value));
+    const auto bound = [&](std::size_t i) { return exact ? expected.bound[i] : kNarrowSum * largest; };
+
+    std::vector<float> f32(expected.product.size(), std::numeric_limits<float>::quiet_NaN());
+    const auto view = mutable_view_of(f32.data(), shape.m, shape.n);
+    device().gemm(a.operand(), b.operand(), view);
+    for (std::size_t i = 0; i < f32.size(); ++i)
+      ASSERT_NEAR(f32[i], expected.product[i], bound(i)) << "element " << i;
+    device().gemm(a.operand(), b.operand(), view, Accumulate::yes);
+    for (std::size_t i = 0; i < f32.size(); ++i)
+      ASSERT_NEAR(f32[i], 2 * expected.product[i], 3 * bound(i)) << "accumulated element " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Fp8Gemm,
+                         ::testing::Combine(::testing::ValuesIn(backend_names()),
+                                            ::testing::Values(Form::fp8, Form::fp8_in_place),
+                                            ::testing::Values(Form::fp8, Form::fp8_in_place, Form::fp8_2d,
+                                                              Form::fp8_2d_transposed)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + name_of(std::get<1>(test.param)) + "_by_" +
+                                  name_of(std::get<2>(test.param));
+                         });
 
 // ---------------------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 #include "oracle/inputs.h"
 #include "support/cpu.h"
 #include "support/quantized_layout.h"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/backend/cuda/common/transposed_tile.cuh"
 #include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/backend/cuda/gemm/nvfp4_swizzled_scales.cuh"
@@ -88,6 +89,42 @@ TEST(NativeFp4, TakesCodesOfNvfp4Alone) {
   EXPECT_FALSE(is_native_nvfp4(tensor));
   const std::vector<float> values(64 * 64);
   EXPECT_FALSE(is_native_nvfp4(view_of(values.data(), 64, 64)));
+}
+
+TEST(NativeFp8, TakesBlocksAlongTheDepth) {
+  const auto takes = [](const QuantSpec& spec, std::int64_t rows, std::int64_t cols,
+                        bool transposed = false) {
+    QuantizedTensor tensor = shaped(rows, cols);
+    tensor.spec = spec;
+    return is_native_fp8(transposed ? GemmOperand(tensor).transposed() : GemmOperand(tensor));
+  };
+  const QuantSpec rows{.format = Format::fp8, .block = {1, 128}};
+  const QuantSpec squares{.format = Format::fp8, .block = {128, 128}};
+  const QuantSpec whole{.format = Format::fp8, .block = BlockShape::whole()};
+  for (const QuantSpec& spec : {rows, squares}) {
+    EXPECT_TRUE(takes(spec, 2048, 4096));
+    EXPECT_TRUE(takes(spec, 2048, 10304)) << "the last block has 64";
+    EXPECT_TRUE(takes(spec, 16, 16));
+    EXPECT_FALSE(takes(spec, 16, 24)) << "lines of 24 bytes";
+    EXPECT_FALSE(takes(spec, 8, 128));
+  }
+  EXPECT_TRUE(takes(squares, 10304, 2048, true));
+  EXPECT_FALSE(takes(rows, 10304, 2048, true)) << "blocks across the reduction dimension";
+  EXPECT_FALSE(takes(whole, 128, 128));
+  EXPECT_FALSE(takes({}, 128, 128)) << "NVFP4";
+}
+
+TEST(NativeFp8, LinesOfScalesCountPartsOfBlocks) {
+  const auto lines = [](const BlockShape& block, std::int64_t rows, std::int64_t depth) {
+    const Fp8ScaleLines found = fp8_scale_lines(block, rows, depth);
+    return std::pair(found.count, found.length);
+  };
+  using Lines = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(lines({1, 128}, 272, 256), Lines(2, 272));
+  EXPECT_EQ(lines({1, 128}, 272, 10304), Lines(81, 272));
+  EXPECT_EQ(lines({128, 128}, 272, 512), Lines(3, 4));
+  EXPECT_EQ(lines({128, 128}, 2048, 10304), Lines(16, 84));
+  EXPECT_EQ(lines({128, 128}, 16, 16), Lines(1, 4));
 }
 
 TEST(NativeOutput, BeginsAndGoesOnAtSixteenBytes) {

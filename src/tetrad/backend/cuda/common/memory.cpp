@@ -72,9 +72,9 @@ class CudaOperationMemory final : public OperationMemory {
 
 /// Codes that lie as they are wanted need memory for their scales alone, in another order.
 void CudaOperationMemory::arrange_fp8(const OperandShape& operand, Slot slot) {
-  const double scales = elements(operand) / fp8::kBlock;
+  const Fp8ScaleLines scales = fp8_scale_lines(operand.spec->block, operand.rows, operand.depth);
   const double codes = operand.transposed ? elements(operand) : 0;
-  need(slot, codes + kF32Bytes * (operand.spec->block.rows > 1 ? scales / fp8::kBlock : scales));
+  need(slot, codes + kF32Bytes * as_double(scales.count) * as_double(scales.length));
 }
 
 void CudaOperationMemory::expand(const OperandShape& operand, Slot slot, bool to_f32) {
@@ -159,10 +159,18 @@ double CudaOperationMemory::bytes() const { return std::accumulate(bytes_.begin(
 }  // namespace
 
 bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t depth, bool transposed) {
-  constexpr std::int64_t kRowUnit = 16;
+  constexpr std::int64_t kUnit = 16;  // rows, and bytes of a line
   const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !transposed;
   const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
-  return (rows_of_128 || squares) && rows % kRowUnit == 0 && depth % fp8::kBlock == 0;
+  return (rows_of_128 || squares) && rows % kUnit == 0 && depth % kUnit == 0;
+}
+
+Fp8ScaleLines fp8_scale_lines(const BlockShape& block, std::int64_t rows, std::int64_t depth) {
+  constexpr std::int64_t kBlock = fp8::kBlock;
+  constexpr std::int64_t kLine = 4;
+  const std::int64_t depth_blocks = ceil_div(depth, kBlock);
+  if (block.rows == 1) return {depth_blocks, rows};
+  return {ceil_div(rows, kBlock), ceil_div(depth_blocks, kLine) * kLine};
 }
 
 std::unique_ptr<OperationMemory> operation_memory() { return std::make_unique<CudaOperationMemory>(); }

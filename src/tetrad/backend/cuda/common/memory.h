@@ -31,8 +31,15 @@ constexpr std::int64_t loss_chunk(std::int64_t tokens, std::int64_t vocab) {
 
 /// Whether Hopper's matrix units take an FP8 operand of [rows, depth] as it is. `transposed`: it was
 /// quantized the other way round. A block of 1x128 has its elements along the tensor's columns, which must
-/// then be the depth.
+/// then be the depth; the last block may be shorter.
 bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t depth, bool transposed);
+
+/// How the scales of such an operand lie for cuBLASLt: [depth / 128, rows] of 1x128, [rows / 128, depth /
+/// 128] of squares, both rounded up, and the lines of squares padded to a multiple of 4.
+struct Fp8ScaleLines {
+  std::int64_t count, length;
+};
+Fp8ScaleLines fp8_scale_lines(const BlockShape& block, std::int64_t rows, std::int64_t depth);
 
 /// Whether the gradients of attention are computed, where there is cuDNN, with a matrix [sequence, sequence]
 /// for every head. For smaller heads our kernels, which need none, are nearly as fast.

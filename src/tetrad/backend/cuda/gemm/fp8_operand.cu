@@ -2,13 +2,13 @@
 #include "tetrad/backend/cuda/gemm/scaled_operand.h"
 
 #include "tetrad/backend/cuda/common/launch.cuh"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/backend/cuda/gemm/transposed_codes.h"
 #include "tetrad/numerics/fp8.h"
 
 namespace tetrad::cuda {
 namespace {
 
-constexpr std::int64_t kScaleLine = 4;  //!< lines of 128x128 scales are padded to a multiple of this
 constexpr int kThreads = 256;
 
 /// out[j * stride + i] = in[i * fast_step + j * slow_step] for i < fast, j < slow.
@@ -44,17 +44,15 @@ Prepared prepare(Device& device, const GemmOperand& operand, Device::Slot slot) 
   const std::int64_t rows = operand.rows();
   const std::int64_t depth = operand.cols();
   const bool squares = tensor.spec.block.rows > 1;
-  const std::int64_t depth_blocks = depth / fp8::kBlock;
-  const std::int64_t row_blocks = ceil_div(rows, std::int64_t{fp8::kBlock});
-  const std::int64_t line = ceil_div(depth_blocks, kScaleLine) * kScaleLine;
-  const std::int64_t scales = squares ? row_blocks * line : depth_blocks * rows;
+  const std::int64_t depth_blocks = ceil_div(depth, std::int64_t{fp8::kBlock});
+  const Fp8ScaleLines lines = fp8_scale_lines(tensor.spec.block, rows, depth);
   const bool row_major = tensor.order == CodeOrder::row_major;
   const bool depth_last = row_major != operand.is_transposed();
-  constexpr std::size_t kAlignment = 256;
-  const std::size_t scale_bytes =
-      (static_cast<std::size_t>(scales) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
-  std::byte* memory =
-      device.scratch(slot, scale_bytes + (depth_last ? 0 : static_cast<std::size_t>(rows * depth)));
+  constexpr std::int64_t kAlignment = 256;
+  constexpr std::int64_t kScaleBytes = sizeof(float);
+  const std::int64_t scale_bytes =
+      ceil_div(lines.count * lines.length * kScaleBytes, kAlignment) * kAlignment;
+  auto* memory = device.scratch<std::uint8_t>(slot, scale_bytes + (depth_last ? 0 : rows * depth));
   auto* arranged = reinterpret_cast<float*>(memory);
 
   // Stored scales are [scale_rows, scale_cols] of the tensor, lying by its order; the operand may be the
@@ -65,12 +63,12 @@ Prepared prepare(Device& device, const GemmOperand& operand, Device::Slot slot) 
   const std::int64_t depth_step = operand.is_transposed() ? tensor_row_step : tensor_col_step;
   const auto* stored = tensor.scales.as<float>();
   const Arrangement arrangement =
-      squares ? Arrangement{stored, depth_step, row_step, depth_blocks, row_blocks, line, arranged}
-              : Arrangement{stored, row_step, depth_step, rows, depth_blocks, rows, arranged};
+      squares ? Arrangement{stored, depth_step, row_step, depth_blocks, lines.count, lines.length, arranged}
+              : Arrangement{stored, row_step, depth_step, rows, lines.count, lines.length, arranged};
 
   const auto* codes = tensor.codes.as<std::uint8_t>();
   if (!depth_last) {
-    auto* transposed = reinterpret_cast<std::uint8_t*>(memory + scale_bytes);
+    std::uint8_t* transposed = memory + scale_bytes;
     transpose_bytes(device, codes, depth, rows, transposed);
     codes = transposed;
   }

@@ -14,8 +14,8 @@ namespace tetrad::cuda {
 /// What shares a scale, and how scales lie.
 enum class ScaleMode : std::uint8_t {
   none,
-  vec128_f32,    //!< 1x128: [depth / 128, rows]
-  block128_f32,  //!< 128x128: [rows / 128, depth / 128], lines padded to a multiple of 4
+  vec128_f32,    //!< 1x128, and …
+  block128_f32,  //!< … 128x128: as fp8_scale_lines() has them
   vec16_e4m3,    //!< 1x16: tiles of 128x4, as numerics/blackwell_layout.h has them
 };
 
