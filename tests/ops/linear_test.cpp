@@ -166,14 +166,16 @@ struct Problem {
   LinearSaved saved;
 };
 
-/// Within (K + 8) 2^-24 sum |a b| of the exact product: f32 accumulation in any order.
+/// Within (K + 8) 2^-24 sum |a b| of the exact product: f32 accumulation in any order; or, where that may be
+/// narrower, within kNarrowSum.
 ::testing::AssertionResult is_product(const TestMatrix& actual, const Values& a, const Values& b,
-                                      std::int64_t depth) {
+                                      std::int64_t depth, bool narrow) {
   const auto magnitudes = [](Values values) {
     for (double& value : values) value = std::abs(value);
     return values;
   };
   const Values exact = product(a, b, depth);
+  if (narrow) return close(actual.values(), exact, DType::f32, kNarrowSum);
   const Values sums = product(magnitudes(a), magnitudes(b), depth);
   const Values values = actual.values();
   for (std::size_t i = 0; i < exact.size(); ++i) {
@@ -198,10 +200,13 @@ TEST_P(StatelessLinear, GivesTheProductsOfItsDecodedOperands) {
   p.backward(call());
   const OperandValues values{device(), c().precision, kKey};
   const auto weight = [&](Operand operand) { return values.of_weight(operand, p.w.view(), p.storage); };
-  EXPECT_TRUE(is_product(p.y, values.of(Operand::fprop_x, p.x), weight(Operand::fprop_w), kIn));
-  EXPECT_TRUE(is_product(p.dx, values.of(Operand::dgrad_dy, p.dy), weight(Operand::dgrad_w), kOut));
-  EXPECT_TRUE(
-      is_product(p.dw, values.of(Operand::wgrad_dy, p.dy), values.of(Operand::wgrad_x, p.x), kTokens));
+  const auto narrow = [&](Operand a, Operand b) { return may_sum_narrowly(device(), c().precision, a, b); };
+  EXPECT_TRUE(is_product(p.y, values.of(Operand::fprop_x, p.x), weight(Operand::fprop_w), kIn,
+                         narrow(Operand::fprop_x, Operand::fprop_w)));
+  EXPECT_TRUE(is_product(p.dx, values.of(Operand::dgrad_dy, p.dy), weight(Operand::dgrad_w), kOut,
+                         narrow(Operand::dgrad_dy, Operand::dgrad_w)));
+  EXPECT_TRUE(is_product(p.dw, values.of(Operand::wgrad_dy, p.dy), values.of(Operand::wgrad_x, p.x), kTokens,
+                         narrow(Operand::wgrad_dy, Operand::wgrad_x)));
   EXPECT_EQ(p.saved.codes != nullptr, c().precision.saved_spec().has_value());
 }
 

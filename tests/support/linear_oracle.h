@@ -31,6 +31,19 @@ inline Values product(const Values& a, const Values& b, std::int64_t k) {
   return result;
 }
 
+/// What a product of two FP8 operands may be off by, of its largest element: matrix units may add the
+/// products of a block with fewer bits than f32 has. A block that is left out, or has another's scale, shows
+/// far beyond.
+inline constexpr double kNarrowSum = 0x1p-9;
+
+/// Whether matrix units may take this product as it is.
+inline bool may_sum_narrowly(const Backend& backend, const LinearPrecision& precision, Operand a, Operand b) {
+  const auto is_fp8 = [&](Operand operand) {
+    return precision[operand] && precision[operand]->format == Format::fp8;
+  };
+  return backend.name() != "cpu" && is_fp8(a) && is_fp8(b);
+}
+
 /// The values that a product gets for an operand, [rows, K] as consumed.
 struct OperandValues {
   Backend& device;

@@ -19,6 +19,9 @@ constexpr double kGb = 1e9;
 /// Pinned memory is taken from everybody else: so much stays.
 constexpr std::int64_t kLeftOnHost = 8'000'000'000;
 
+/// What allocations are rounded up by, and libraries take for themselves.
+constexpr std::int64_t kLeftOnDevice = 1'500'000'000;
+
 double in_gb(double bytes) { return bytes / kGb; }
 
 std::string_view name_of(Recompute recompute) {
@@ -88,7 +91,11 @@ Room room_for(const RunConfig& config, const Backend* backend) {
   if (backend != nullptr) {
     room.device = backend->free_memory();
     room.host = backend->free_host_memory();
-    if (room.host) room.host = std::max<std::int64_t>(0, *room.host - kLeftOnHost);
+    const auto leave = [](std::optional<std::int64_t>& memory, std::int64_t bytes) {
+      if (memory) memory = std::max<std::int64_t>(0, *memory - bytes);
+    };
+    leave(room.host, kLeftOnHost);
+    if (room.host) leave(room.device, kLeftOnDevice);  // where the device is not the host
   }
   if (config.gpu_memory > 0) room.device = static_cast<std::int64_t>(config.gpu_memory * kGb);
   if (config.host_memory > 0) room.host = static_cast<std::int64_t>(config.host_memory * kGb);
