@@ -45,8 +45,8 @@ void mamba(Backend& backend, const MambaCase& c, int repeats, const Report& repo
 void moments(Backend& backend, double gigabytes, int repeats, const Report& report);
 
 /// Whole optimizer steps of the configuration's model, with its batch, microbatch, sequence and plan of
-/// memory: BF16 beside its FLOP at the speed of a large product, every other recipe beside BF16, in turns if
-/// both fit into memory together. What is computed again does not count as FLOP.
+/// memory: BF16 beside its FLOP at the speed of a large product, every other recipe beside BF16, in turns
+/// where both fit into memory, else after it and with the same plan. What is computed again does not count as FLOP.
 void step(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int repeats,
           const Report& report);
 

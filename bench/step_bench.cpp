@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -38,15 +39,24 @@ class Stepper {
       tokens_[i] = static_cast<std::int32_t>(i * 2654435761u % static_cast<std::size_t>(config.model.vocab));
   }
 
-  void step() {
+  /// From now on; the weights stay as they are.
+  void use(const PrecisionConfig& precision, const ModelConfig& model) {
+    recipe_ = Recipe(precision, model.blocks());
+  }
+
+  void step() { step(microbatches_); }
+  void step(std::int64_t microbatches) {
     ++steps_;
     decoder_.clear_gradients();
-    for (std::int64_t i = 0; i < microbatches_; ++i) {
-      Pass pass = this_pass();
-      pass.microbatch = static_cast<std::uint32_t>(i);
-      decoder_.train(pass, tokens_, tokens_, gradient_scale(), losses_);
-    }
+    for (std::int64_t i = 0; i < microbatches; ++i) accumulate(i);
     optimizer_.step(steps_, 1e-4, optimizer_.inspect().norm);
+  }
+
+  /// Forward and backward of one microbatch.
+  void accumulate(std::int64_t microbatch) {
+    Pass pass = this_pass();
+    pass.microbatch = static_cast<std::uint32_t>(microbatch);
+    decoder_.train(pass, tokens_, tokens_, gradient_scale(), losses_);
   }
 
   /// Forward and backward once more, with nothing to wait for.
@@ -87,41 +97,75 @@ class StepBench {
         report_(report) {}
 
   void run(const std::vector<std::string>& recipes) {
-    auto bf16 = make("bf16");
-    const double bf16_seconds = measure_bf16(*bf16);
-    compare_launches("bf16", *bf16);
-    for (const std::string& recipe : recipes) {
-      if (recipe == "bf16") continue;
-      if (bf16 && !fit_together("bf16", recipe)) bf16.reset();
-      if (!bf16 && fit_together("bf16", recipe)) bf16 = make("bf16");
-      const auto stepper = make(recipe);
-      const Pair pair = bf16 ? stopwatch_.measure([&] { stepper->step(); }, [&] { bf16->step(); })
-                             : Pair{seconds_alone(*stepper), bf16_seconds};
-      report_({recipe + " step", "tokens/s", tokens() / pair.work, tokens() / pair.ceiling,
-               bf16 ? "bf16 step" : "bf16 step before it"});
-      compare_launches(recipe, *stepper);
-    }
+    const bool one_at_a_time =
+        std::ranges::any_of(recipes, [&](const std::string& recipe) { return !fits_beside_bf16(recipe); });
+    if (one_at_a_time)
+      measure_in_one_model(recipes);
+    else
+      measure_in_turns(recipes);
   }
 
  private:
   double tokens() const { return static_cast<double>(config_.train.batch * config_.train.sequence); }
+  double tokens_of_pass() const {
+    return static_cast<double>(config_.train.microbatch * config_.train.sequence);
+  }
   MemoryPlan plan(const std::string& recipe) const {
     return plan_memory(with_recipe(config_, recipe), memory_traits(backend_.name()), room_);
   }
-  bool fit_together(const std::string& one, const std::string& other) const {
-    const MemoryPlan first = plan(one);
-    const MemoryPlan second = plan(other);
-    const double device = first.estimate.total() + second.estimate.total();
+  bool fits_beside_bf16(const std::string& recipe) const {
+    const MemoryPlan one = plan("bf16");
+    const MemoryPlan other = plan(recipe);
     return !room_.device ||
-           (device <= static_cast<double>(*room_.device) && first.host_moments + second.host_moments == 0);
+           (one.host_moments + other.host_moments == 0 &&
+            one.estimate.total() + other.estimate.total() <= static_cast<double>(*room_.device));
   }
 
-  /// A model that has made its first step, and so has all of its memory, which is reported.
-  std::unique_ptr<Stepper> make(const std::string& recipe) {
-    const MemoryPlan plan = this->plan(recipe);
+  void measure_in_turns(const std::vector<std::string>& recipes) {
+    const auto bf16 = make("bf16", plan("bf16"));
+    measure_bf16(*bf16);
+    compare_launches("bf16", *bf16);
+    for (const std::string& recipe : recipes) {
+      if (recipe == "bf16") continue;
+      const auto stepper = make(recipe, plan(recipe));
+      const Pair pair = stopwatch_.measure([&] { stepper->step(); }, [&] { bf16->step(); });
+      report_speed(recipe, pair.work, pair.ceiling);
+      compare_launches(recipe, *stepper);
+    }
+  }
+
+  /// Two models would not fit: one trains in every recipe, one after the other, with the plan of the recipe
+  /// that needs most.
+  void measure_in_one_model(const std::vector<std::string>& recipes) {
+    std::string largest = "bf16";
+    for (const std::string& recipe : recipes)
+      if (plan(recipe).host_moments > plan(largest).host_moments) largest = recipe;
+    const auto stepper = make(largest, plan(largest));
+    const auto measure = [&](const std::string& recipe) {
+      stepper->use(with_recipe(config_, recipe).precision, config_.model);
+      stepper->accumulate(0);  // gets memory for this recipe's forms of the weights
+      const double step = median_seconds([&] { stepper->step(); });
+      const double pass = median_seconds([&] { stepper->accumulate(0); });
+      report_({recipe + " step, update included", "tokens/s", tokens() / step, tokens_of_pass() / pass,
+               "its microbatches"});
+      return step;
+    };
+    const double bf16 = measure("bf16");
+    const PeakProduct reference(backend_);
+    report_bf16(bf16, reference.flop() / reference.seconds(), reference.name());
+    for (const std::string& recipe : recipes)
+      if (recipe != "bf16") report_speed(recipe, measure(recipe), bf16);
+  }
+
+  void report_speed(const std::string& recipe, double seconds, double bf16_seconds) {
+    report_({recipe + " step", "tokens/s", tokens() / seconds, tokens() / bf16_seconds, "bf16 step"});
+  }
+
+  /// A model that has made a short step, and so has all of its memory, which is reported.
+  std::unique_ptr<Stepper> make(const std::string& recipe, const MemoryPlan& plan) {
     const std::optional<std::int64_t> before = backend_.restart_peak();
     auto stepper = std::make_unique<Stepper>(backend_, with_recipe(config_, recipe), plan);
-    stepper->step();
+    stepper->step(1);
     if (before)
       report_({fmt::format("{} peak memory ({})", recipe, describe(plan)), "GB",
                static_cast<double>(backend_.peak_memory() - *before) / 1e9, plan.estimate.total() / 1e9,
@@ -129,19 +173,20 @@ class StepBench {
     return stepper;
   }
 
-  double measure_bf16(Stepper& bf16) {
+  void measure_bf16(Stepper& bf16) {
     PeakProduct reference(backend_);
     const Pair seconds = stopwatch_.measure([&] { bf16.step(); }, [&] { reference(); });
-    const double flop_per_token = training_flops_per_token(config_.model, config_.train.sequence);
-    report_({"bf16 step", "tokens/s", tokens() / seconds.work,
-             reference.flop() / seconds.ceiling / flop_per_token,
-             "its FLOP at the speed of the " + reference.name()});
-    return seconds.work;
+    report_bf16(seconds.work, reference.flop() / seconds.ceiling, reference.name());
+  }
+  void report_bf16(double seconds, double flops, const std::string& product) {
+    report_({"bf16 step", "tokens/s", tokens() / seconds,
+             flops / training_flops_per_token(config_.model, config_.train.sequence),
+             "its FLOP at the speed of the " + product});
   }
 
-  double seconds_alone(Stepper& stepper) {
+  double median_seconds(const std::function<void()>& work) {
     std::vector<double> seconds;
-    for (int i = 0; i < repeats_; ++i) seconds.push_back(seconds_of(backend_, [&] { stepper.step(); }));
+    for (int i = 0; i < repeats_; ++i) seconds.push_back(seconds_of(backend_, work));
     return median(seconds);
   }
 
@@ -150,7 +195,7 @@ class StepBench {
     stepper.differentiate();  // quantizes the weights, which the last step changed
     const std::function<void()> replay = backend_.record([&] { stepper.differentiate(); });
     if (!replay) return;
-    const double pass = static_cast<double>(config_.train.microbatch * config_.train.sequence);
+    const double pass = tokens_of_pass();
     const Pair pair = stopwatch_.measure([&] { stepper.differentiate(); }, replay);
     report_({recipe + " forward + backward", "tokens/s", pass / pair.work, pass / pair.ceiling,
              "the same without launches"});
