@@ -65,15 +65,23 @@ std::set<std::string> operations_of_the_header() {
   return operations;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kEvery = 6;  // of an operation's checks: they run the same code, and take minutes
+#else
+constexpr int kEvery = 1;
+#endif
+
 std::string operation_of(const std::string& fault) { return fault.substr(0, fault.find(": ")); }
 
 /// For each fault, the checks of its operation that meet it.
 std::map<std::string, std::vector<selftest::Check>> faults() {
   std::map<std::string, std::vector<selftest::Check>> all;
+  std::map<std::string, int> seen;
   FaultyBackend backend(cpu_backend());
   for (const selftest::Check& check : selftest::all_checks()) {
     if (check.operation == "linear layer" || check.operation == "training step")
       continue;  // of all operations
+    if (seen[check.operation]++ % kEvery != 0) continue;
     backend.possible.clear();
     selftest::Stage stage(backend, cpu_backend(), check.storage);
     check.run(stage);
