@@ -13,6 +13,7 @@ constexpr double kGb = 1e9;
 
 /// Elements of each tensor: their weights and gradients are the same memory, since only the moments are many.
 constexpr std::int64_t kElements = std::int64_t{1} << 27;
+constexpr std::int64_t kMomentBytes = 2 * sizeof(float);  //!< of an element
 
 /// AdamW over tensors whose moments lie on the host.
 class HostAdamW {
@@ -27,7 +28,7 @@ class HostAdamW {
     backend.set_to_zero(weight_.bytes());
     backend.set_to_zero(gradient_.bytes());
     float* moments = moments_.as<float>();
-    for (std::int64_t left = bytes / moment_bytes(1); left > 0; left -= kElements) {
+    for (std::int64_t left = bytes / kMomentBytes; left > 0; left -= kElements) {
       const std::int64_t size = std::min(left, kElements);
       tensors_.push_back({.weight = weight_.f32(),
                           .gradient = gradient_.f32(),
@@ -49,7 +50,7 @@ class HostAdamW {
 
  private:
   std::span<std::byte> host_piece() const {
-    return std::as_writable_bytes(std::span(tensors_[0].first_moment, std::size_t(tensors_[0].size)));
+    return {static_cast<std::byte*>(tensors_[0].first_moment), std::size_t(tensors_[0].size) * sizeof(float)};
   }
   std::span<std::byte> device_piece() { return weight_.bytes().first(host_piece().size()); }
 
@@ -64,7 +65,7 @@ class HostAdamW {
 }  // namespace
 
 void moments(Backend& backend, double gigabytes, int repeats, const Report& report) {
-  const auto bytes = static_cast<std::int64_t>(gigabytes * kGb) / moment_bytes(1) * moment_bytes(1);
+  const auto bytes = static_cast<std::int64_t>(gigabytes * kGb) / kMomentBytes * kMomentBytes;
   HostAdamW adamw(backend, bytes);
   const auto gb = static_cast<double>(bytes) / kGb;
   const Stopwatch stopwatch(backend, repeats);

@@ -69,11 +69,12 @@ void print_sizes(const Config& config, const Hardware& hardware, const Room& roo
     fmt::print("documents    masked: attention, scan and positions do not cross them\n");
   fmt::print("FLOP         {:.4g} per token, {:.4g} in all\n", per_token, per_token * tokens);
   fmt::print(
-      "memory       {} on {} = weights {} + gradients {} + optimizer {} + operands {} + activations {} + "
+      "memory       {} on {} = weights {} + gradients {} + optimizer {}{} + operands {} + activations {} + "
       "scratch {}\n",
       size_text(memory.total()), hardware.name, size_text(memory.weights), size_text(memory.gradients),
-      size_text(memory.optimizer), size_text(memory.operands), size_text(memory.activations),
-      size_text(memory.scratch));
+      size_text(memory.optimizer),
+      config.optim.moments == "bf16" ? " (moments of linear layers in BF16)" : "", size_text(memory.operands),
+      size_text(memory.activations), size_text(memory.scratch));
   fmt::print("plan         {}\n", describe(plan));
 }
 

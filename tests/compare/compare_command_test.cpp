@@ -10,6 +10,7 @@
 #include "support/files.h"
 #include "support/process.h"
 #include "support/training.h"
+#include "tetrad/io/safetensors.h"
 
 namespace tetrad::testing {
 namespace {
@@ -319,6 +320,28 @@ TEST_F(CompareCommand, ArmsBranchOffFromSharedTrunks) {
     again.insert(again.end(), change.begin(), change.end());
     EXPECT_EQ(compare("c", again).exit_code, 2);
   }
+}
+
+/// How moments are stored is a precision too: an arm begins with those of the trunk, rounded.
+TEST_F(CompareCommand, ArmsMayStoreMomentsInBf16) {
+  write_file(folder_.file("moments.yaml"),
+             "arms: {f32: {}, bf16: {optim: {moments: bf16}}}\ntrunk_steps: 4\n");
+  const Outcome outcome = compare("c", {"--arms", folder_.file("moments.yaml"), "--probes", "none"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = report("c");
+  EXPECT_TRUE(json["complete"]);
+  ASSERT_EQ(json["lock"]["differences"].size(), 1U);
+  EXPECT_EQ(json["lock"]["differences"][0]["key"], "optim.moments");
+  const auto type_in = [&](const std::string& arm) {
+    const SafetensorsFile file(folder_ / "c/runs" / arm / "seed-1/checkpoints/step-10/optimizer.safetensors");
+    return file.find("blocks.0.qkv.weight.second")->dtype;
+  };
+  EXPECT_EQ(type_in("f32"), DType::f32);
+  EXPECT_EQ(type_in("bf16"), DType::bf16);
+  // Weights at the branch are the same; the next update already finds rounded moments.
+  const auto losses = [&](std::size_t arm) { return json["arms"][arm]["trials"][0]["loss"]; };
+  EXPECT_EQ(losses(0)[0], losses(1)[0]);
+  EXPECT_NE(losses(0), losses(1));
 }
 
 /// Trunks that are given, and another arm as the reference.

@@ -75,6 +75,10 @@ TEST(ComparePlan, WhatMakesNoSenseIsRefused) {
     expect_bad_input([&] { expand(parse_plan(yaml, "plan.yaml"), common_config); }, words, yaml);
   };
   refuse("arms: {a: {train.steps: 3}}", {"plan.yaml:1", "train.steps", "only precision"});
+  refuse("arms: {a: {optim.lr: 1}}", {"plan.yaml:1", "optim.lr", "only precision and optim.moments"});
+  refuse("arms: {a: {optim: {moments: bf16, lr: 1}}}", {"optim.lr", "only precision and optim.moments"});
+  refuse("arms: {a: {optim: 1}}", {"optim", "only precision and optim.moments"});
+  refuse("arms: {a: {optim.moments: fp4}}", {"optim.moments", "bf16"});
   refuse("arms: {a: {precision.rth: none}}", {"precision.rth"});
   refuse("arms: {../a: {}}", {"../a", "folder"});
   refuse("arms: {}", {"names"});
@@ -111,6 +115,19 @@ TEST(Trials, ArePairsThatDifferInTheirPrecisionAlone) {
   EXPECT_NE(
       comparison.lock.common_sha256,
       expand(read_plan("bf16,nvfp4"), std::string(common_config) + "optim: {lr: 1}\n").lock.common_sha256);
+}
+
+TEST(Trials, MayDifferInHowMomentsAreStored) {
+  for (const char* arm : {"{optim.moments: bf16}", "{optim: {moments: bf16}}"}) {
+    const ComparePlan plan = parse_plan(std::string("arms: {f32: {}, bf16: ") + arm + "}", "plan.yaml");
+    EXPECT_EQ(plan.arms[1].overrides, std::vector<std::string>{"optim.moments=bf16"});
+    EXPECT_EQ(parse_plan(to_yaml(plan), "again"), plan);
+    const Comparison comparison = expand(plan, common_config);
+    ASSERT_EQ(comparison.lock.differences.size(), 1U);
+    EXPECT_EQ(comparison.lock.differences[0].key, "optim.moments");
+    EXPECT_EQ(comparison.lock.differences[0].values, (std::vector<std::string>{"f32", "bf16"}));
+    EXPECT_TRUE(identical_arms(comparison).empty());
+  }
 }
 
 TEST(ComparePlan, WindowsTrunksAndLooksAreStated) {

@@ -26,6 +26,7 @@ class HostMomentsOn : public ::testing::TestWithParam<std::string> {
     auto parameter = std::make_unique<Parameter>();
     parameter->name = "weight " + std::to_string(size);
     parameter->shape = {size};
+    parameter->is_linear = true;
     parameter->value = backend_->make_tensor(DType::f32, 1, size);
     parameter->gradient = backend_->make_tensor(DType::f32, 1, size);
     parameters_.push_back(std::move(parameter));
@@ -43,8 +44,8 @@ class HostMomentsOn : public ::testing::TestWithParam<std::string> {
   }
 
   /// Weights and moments after three steps.
-  Bytes train(std::int64_t host_moments) {
-    AdamWOptimizer optimizer(*backend_, parameters_, {}, host_moments);
+  Bytes train(const std::string& moments, std::int64_t host_moments) {
+    AdamWOptimizer optimizer(*backend_, parameters_, {.moments = moments}, host_moments);
     for (const auto& parameter : parameters_) fill(parameter->value, 1);
     for (int step = 1; step <= 3; ++step) {
       for (const auto& parameter : parameters_)
@@ -67,12 +68,14 @@ class HostMomentsOn : public ::testing::TestWithParam<std::string> {
 TEST_P(HostMomentsOn, GiveTheSameBits) {
   constexpr std::int64_t kSome = 1;
   constexpr std::int64_t kAll = std::int64_t{1} << 40;
-  const Bytes resident = train(0);
-  for (const HostMoments access : {HostMoments::staged, HostMoments::mapped}) {
-    if (!backend_->use_host_moments(access) && access == HostMoments::mapped)
-      break;  // there is but one memory
-    EXPECT_TRUE(train(kSome) == resident);
-    EXPECT_TRUE(train(kAll) == resident);
+  for (const char* moments : {"f32", "bf16"}) {
+    const Bytes resident = train(moments, 0);
+    for (const HostMoments access : {HostMoments::staged, HostMoments::mapped}) {
+      if (!backend_->use_host_moments(access) && access == HostMoments::mapped)
+        break;  // there is but one memory
+      EXPECT_TRUE(train(moments, kSome) == resident) << moments;
+      EXPECT_TRUE(train(moments, kAll) == resident) << moments;
+    }
   }
 }
 

@@ -540,6 +540,17 @@ float to_bf16(float x) {
   return static_cast<float>(rounded);
 }
 
+float to_bf16_stochastic(float x, int random) {
+  const double magnitude = std::fabs(static_cast<double>(x));
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);
+  const double quantum = std::ldexp(1.0, magnitude == 0 ? -133 : std::max(exponent - 8, -126 - 7));
+  const double below = std::floor(magnitude / quantum) * quantum;
+  const bool goes_up = (magnitude - below) / quantum + (random + 0.5) / 65536 >= 1;
+  const double largest = std::ldexp(255.0, 120);
+  return static_cast<float>(std::copysign(std::min(goes_up ? below + quantum : below, largest), x));
+}
+
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
   // Salmon et al. 2011: the counter is two pairs (R, L). A round multiplies each R by its constant, and a
   // pair becomes

@@ -90,6 +90,9 @@ std::vector<Boundary> boundaries(Element element);
 /// To nearest even; beyond the largest BF16 by half a step or more: infinity.
 float to_bf16(float x);
 
+/// Stochastically, u = (random + 1/2) / 65536, of a finite x.
+float to_bf16_stochastic(float x, int random);
+
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
 /// The random byte of an element of a tensor with `cols` columns.

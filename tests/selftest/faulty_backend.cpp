@@ -267,8 +267,11 @@ void FaultyBackend::adamw(const AdamWStep& op) {
   if (does("adamw")) good_.adamw(op);
   for (const AdamWTensor& tensor : op.tensors) {
     wrote("adamw: weight", tensor.weight, tensor.size);
-    wrote("adamw: first_moment", tensor.first_moment, tensor.size);
-    wrote("adamw: second_moment", tensor.second_moment, tensor.size);
+    const auto moment = [&](void* data) {
+      return MutableMatrixView{data, tensor.moments, 1, tensor.size, tensor.size, 1};
+    };
+    wrote("adamw: first_moment", moment(tensor.first_moment));
+    wrote("adamw: second_moment", moment(tensor.second_moment));
   }
 }
 

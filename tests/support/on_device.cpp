@@ -134,10 +134,16 @@ class Staged {
 
 std::vector<AdamWTensor> stage(Staged& staged, std::span<const AdamWTensor> tensors) {
   std::vector<AdamWTensor> result;
-  for (const AdamWTensor& t : tensors)
-    result.push_back({staged.out(t.weight, t.size), staged.in(t.gradient, t.size),
-                      staged.out(t.first_moment, t.size), staged.out(t.second_moment, t.size), t.size,
-                      t.decay});
+  for (const AdamWTensor& tensor : tensors) {
+    const auto moment = [&](void* data) {
+      return staged.out(MutableMatrixView{data, tensor.moments, 1, tensor.size, tensor.size, 1}).data;
+    };
+    AdamWTensor& own = result.emplace_back(tensor);
+    own.weight = staged.out(tensor.weight, tensor.size);
+    own.gradient = staged.in(tensor.gradient, tensor.size);
+    own.first_moment = moment(tensor.first_moment);
+    own.second_moment = moment(tensor.second_moment);
+  }
   return result;
 }
 

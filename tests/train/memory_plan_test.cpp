@@ -99,12 +99,32 @@ TEST(MemoryPlan, PlansForMachinesThatAreNotHere) {
   EXPECT_EQ(room.host, as_bytes(200));
 }
 
+TEST(MemoryPlan, MomentsInBf16TakeHalfTheRoom) {
+  Config config = config_of("llama3-8b", "none");
+  config.train.memory.moments = "host";
+  const MemoryPlan f32 = plan(config, {});
+  config.optim.moments = "bf16";
+  const MemoryPlan bf16 = plan(config, {});
+  // Llama 3 8B: 6.98 billion weights of linear layers and 1.05 billion others.
+  EXPECT_NEAR(static_cast<double>(bf16.host_moments) / static_cast<double>(f32.host_moments),
+              (6.98 * 4 + 1.05 * 8) / (8.03 * 8), 0.001);
+  EXPECT_EQ(f32.estimate.total(), bf16.estimate.total());  // what stays on the device is in f32
+}
+
 TEST(MomentsOnHost, AreWholeTensorsAndNoSmallOnes) {
-  const std::vector<std::int64_t> sizes = {1 << 20, 64, 1 << 16, 1 << 19};
+  const std::vector<std::int64_t> sizes = {1 << 23, 512, 1 << 19, 1 << 22};
   EXPECT_EQ(moments_on_host(sizes, 0), (std::vector<bool>{false, false, false, false}));
   EXPECT_EQ(moments_on_host(sizes, 1), (std::vector<bool>{true, false, false, false}));
-  EXPECT_EQ(moments_on_host(sizes, moment_bytes(1 << 20) + 1), (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(moments_on_host(sizes, (1 << 23) + 1), (std::vector<bool>{true, false, true, false}));
   EXPECT_EQ(moments_on_host(sizes, std::int64_t{1} << 40), (std::vector<bool>{true, false, true, true}));
+}
+
+TEST(MomentBytes, FollowTheTypesOfTheOptimizer) {
+  EXPECT_EQ(moment_bytes(1000, DType::f32), 8000);
+  EXPECT_EQ(moment_bytes(1000, DType::bf16), 4000);
+  EXPECT_EQ(moment_type(DType::bf16, true), DType::bf16);
+  EXPECT_EQ(moment_type(DType::bf16, false), DType::f32);
+  EXPECT_EQ(moment_type(DType::f32, true), DType::f32);
 }
 
 }  // namespace

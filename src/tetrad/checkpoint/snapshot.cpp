@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tetrad/checkpoint/moment_conversion.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/safetensors.h"
 
@@ -37,22 +38,29 @@ void check_finite(const std::filesystem::path& path, const std::string& name,
 
 enum class Values : std::uint8_t { any, finite };
 
+/// `conversion`: moments may be stored otherwise.
 void read_tensor(Backend& backend, const SafetensorsFile& file, const std::filesystem::path& path,
                  const std::string& name, const Parameter& parameter, Tensor& out,
-                 Values values = Values::any) {
+                 Values values = Values::any, MomentConversion* conversion = nullptr) {
   const TensorInfo* info = file.find(name);
   if (info == nullptr) unusable("{} has no tensor {}: it belongs to another model", path.string(), name);
-  if (info->dtype != DType::f32 ||
+  const bool converts = conversion != nullptr && MomentConversion::knows(info->dtype, out.dtype());
+  if ((info->dtype != out.dtype() && !converts) ||
       !std::equal(info->shape.begin(), info->shape.end(), parameter.shape.begin(), parameter.shape.end()))
-    unusable("{}: {} is {} [{}], the model needs F32 [{}]", path.string(), name, name_of(info->dtype),
-             fmt::join(info->shape, ", "), fmt::join(parameter.shape, ", "));
+    unusable("{}: {} is {} [{}], the model needs {} [{}]", path.string(), name, name_of(info->dtype),
+             fmt::join(info->shape, ", "), name_of(out.dtype()), fmt::join(parameter.shape, ", "));
   // Piece by piece: the file is mapped, and what is mapped and used stays in memory until it is dropped.
   constexpr std::size_t kMostBytes = std::size_t{64} << 20;
   const std::span<const std::byte> bytes = file.bytes(*info);
+  std::size_t written = 0;
   for (std::size_t at = 0; at < bytes.size(); at += kMostBytes) {
     const std::span<const std::byte> piece = bytes.subspan(at, std::min(kMostBytes, bytes.size() - at));
     if (values == Values::finite) check_finite(path, name, piece, at);
-    backend.upload(piece, out.bytes().subspan(at, piece.size()));
+    const auto first = static_cast<std::int64_t>(8 * at) / bits_of(info->dtype);
+    const std::span<const std::byte> converted =
+        converts ? conversion->convert(piece, info->dtype, first) : piece;
+    backend.upload(converted, out.bytes().subspan(written, converted.size()));
+    written += converted.size();
     file.drop(piece);
   }
 }
@@ -118,7 +126,7 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
     const Parameter& parameter = *decoder.parameters()[i];
     const auto tensor = [&](const char* suffix, const Tensor& of) {
-      return NamedTensor{parameter.name + suffix, DType::f32, parameter.shape, of.bytes()};
+      return NamedTensor{parameter.name + suffix, of.dtype(), parameter.shape, of.bytes()};
     };
     model.push_back(tensor("", parameter.value));
     moments.push_back(tensor(".first", optimizer.moments(i).first));
@@ -130,20 +138,25 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
   return contents;
 }
 
-RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer) {
+RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer,
+                       MomentTypes types) {
   const SafetensorsFile model(checkpoint / kModelFile);
   const SafetensorsFile moments(checkpoint / kOptimizerFile);
   Backend& backend = decoder.backend();
+  RunState state = load_state(checkpoint);
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
     Parameter& parameter = *decoder.parameters()[i];
     read_tensor(backend, model, checkpoint / kModelFile, parameter.name, parameter, parameter.value);
-    read_tensor(backend, moments, checkpoint / kOptimizerFile, parameter.name + ".first", parameter,
-                optimizer.moments(i).first);
-    read_tensor(backend, moments, checkpoint / kOptimizerFile, parameter.name + ".second", parameter,
-                optimizer.moments(i).second);
+    const auto read_moment = [&](const char* suffix, Moment which, Tensor& out) {
+      MomentConversion conversion(backend.threads(), which, optimizer.rounding(i, state.step));
+      read_tensor(backend, moments, checkpoint / kOptimizerFile, parameter.name + suffix, parameter, out,
+                  Values::any, types == MomentTypes::may_change ? &conversion : nullptr);
+    };
+    read_moment(".first", Moment::first, optimizer.moments(i).first);
+    read_moment(".second", Moment::second, optimizer.moments(i).second);
   }
   decoder.weights_changed();
-  return load_state(checkpoint);
+  return state;
 }
 
 RunState load_state(const std::filesystem::path& checkpoint) {

@@ -60,8 +60,13 @@ struct SnapshotTexts {
 CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
                                  const SnapshotTexts& texts);
 
+/// Whether moments may be stored otherwise than the optimizer has them. What is f32 is then rounded to BF16
+/// as the update before the checkpoint would have done.
+enum class MomentTypes : std::uint8_t { same, may_change };
+
 /// Throws Error (no_checkpoint) if the files do not fit the model.
-RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer);
+RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer,
+                       MomentTypes types = MomentTypes::same);
 
 /// The weights alone, for evaluation and generation. Refuses weights that are not finite.
 void load_weights(const std::filesystem::path& checkpoint, Decoder& decoder);

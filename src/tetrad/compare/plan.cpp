@@ -5,9 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <iterator>
 #include <set>
+#include <span>
+#include <string_view>
 
 #include "tetrad/config/parse.h"
 #include "tetrad/config/scalar.h"
@@ -32,29 +35,45 @@ void check_name(const std::string& name, const std::string& where) {
                where, config::shown(name));
 }
 
-/// {precision.rht: none} or {precision: {rht: none}} to "precision.rht=none".
-std::vector<std::string> read_overrides(const Node& node, const std::string& section) {
-  std::vector<std::string> overrides;
-  if (node.is(Node::Kind::null)) return overrides;
-  TETRAD_CHECK(node.is(Node::Kind::map), "{}: expected changes to the configuration, such as {{{}: …}}",
-               node.origin, section);
-  for (std::size_t i = 0; i < node.names.size(); ++i) {
-    const std::string& key = node.names[i];
-    TETRAD_CHECK(key == section || key.starts_with(section + "."),
-                 "{}: {} must be the same in every run of a comparison: here only {} can change",
-                 node.children[i].origin, config::shown(key), section);
-    overrides.push_back(key + "=" + config::flow_text(node.children[i]));
-  }
-  return overrides;
+/// What arms and mixes may change: keys, with all that is below them.
+using Keys = std::span<const std::string_view>;
+constexpr std::array<std::string_view, 2> kArmKeys = {"precision", "optim.moments"};
+constexpr std::array<std::string_view, 1> kMixKeys = {"data"};
+
+bool is_within(const std::string& key, std::string_view section) {
+  return key == section || key.starts_with(std::string(section) + ".");
 }
 
-std::vector<NamedOverrides> read_named(const Node& node, const std::string& section) {
+/// {precision.rht: none} or {precision: {rht: none}} to "precision.rht=none"; `above` is the key of the node.
+void read_overrides(const Node& node, const std::string& above, Keys keys,
+                    std::vector<std::string>& overrides) {
+  TETRAD_CHECK(node.is(Node::Kind::map), "{}: expected changes to the configuration, such as {{{}: …}}",
+               node.origin, keys[0]);
+  for (std::size_t i = 0; i < node.names.size(); ++i) {
+    const std::string key = above + node.names[i];
+    const Node& value = node.children[i];
+    const bool is_free = std::ranges::any_of(keys, [&](std::string_view own) { return is_within(key, own); });
+    const bool has_free =
+        std::ranges::any_of(keys, [&](std::string_view own) { return is_within(std::string(own), key); });
+    TETRAD_CHECK(is_free || (has_free && value.is(Node::Kind::map)),
+                 "{}: {} must be the same in every run of a comparison: here only {} can change",
+                 value.origin, config::shown(key), fmt::join(keys, " and "));
+    if (is_free)
+      overrides.push_back(key + "=" + config::flow_text(value));
+    else
+      read_overrides(value, key + ".", keys, overrides);
+  }
+}
+
+std::vector<NamedOverrides> read_named(const Node& node, Keys keys) {
   TETRAD_CHECK(node.is(Node::Kind::map) && !node.names.empty(), "{}: expected names, each with its changes",
                node.origin);
   std::vector<NamedOverrides> result;
   for (std::size_t i = 0; i < node.names.size(); ++i) {
     check_name(node.names[i], node.children[i].origin);
-    result.push_back({node.names[i], read_overrides(node.children[i], section)});
+    result.push_back({node.names[i], {}});
+    if (!node.children[i].is(Node::Kind::null))
+      read_overrides(node.children[i], "", keys, result.back().overrides);
   }
   return result;
 }
@@ -124,9 +143,9 @@ std::vector<std::int64_t> read_counts(const Node& node, const std::string& name)
 
 void read_member(const std::string& name, const Node& node, ComparePlan& plan) {
   if (name == "arms") {
-    plan.arms = read_named(node, "precision");
+    plan.arms = read_named(node, kArmKeys);
   } else if (name == "mixes") {
-    plan.mixes = read_named(node, "data");
+    plan.mixes = read_named(node, kMixKeys);
   } else if (name == "seeds") {
     plan.seeds = config::read_whole(node, name,
                                     {.min = 0, .max = static_cast<double>(kMostTrials), .above_min = true});
@@ -168,6 +187,10 @@ ComparePlan plan_of_recipes(const std::string& list) {
 }
 
 }  // namespace
+
+bool arms_may_differ_in(const std::string& key) {
+  return std::ranges::any_of(kArmKeys, [&](std::string_view own) { return is_within(key, own); });
+}
 
 void check_plan(const ComparePlan& plan) {
   std::set<std::string> names;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What is compared: arms, each a precision, times seeds, learning rates and data mixes. Arms may branch off
-// from trunks that they share instead of beginning each by itself.
+// What is compared: arms, each a precision (of products, of AdamW's moments), times seeds, learning rates and
+// data mixes. Arms may branch off from trunks that they share instead of beginning each by itself.
 
 #include <cstdint>
 #include <string>
@@ -60,6 +60,9 @@ ComparePlan read_plan(const std::string& text);
 
 /// The same for the text of such a file; `name` stands for it in messages.
 ComparePlan parse_plan(const std::string& yaml, const std::string& name);
+
+/// Whether arms may differ in this key of the configuration: in their precision and nothing else.
+bool arms_may_differ_in(const std::string& key);
 
 /// Whether a plan is sound by itself. Throws Error (bad input).
 void check_plan(const ComparePlan& plan);

@@ -31,7 +31,6 @@ struct Pair {
 
 /// Where a run writes and on which machine it runs is not part of what it computes.
 bool is_compared(const std::string& key) { return !key.starts_with("run."); }
-bool may_differ(const std::string& key) { return key.starts_with("precision."); }
 
 std::string value_of(const Config& config, const std::string& key) {
   for (auto& [name, text] : leaf_texts(config))
@@ -44,8 +43,9 @@ std::set<std::string> check_pair(std::span<const Trial> pair, const ComparePlan&
   std::set<std::string> keys;
   for (const Trial& trial : pair) {
     for (const std::string& key : differences(pair[0].config, trial.config)) {
-      TETRAD_CHECK(may_differ(key), "the arms {} and {} differ in {}, which must be the same in all arms",
-                   plan.arms[0].name, plan.arms[trial.arm].name, key);
+      TETRAD_CHECK(arms_may_differ_in(key),
+                   "the arms {} and {} differ in {}, which must be the same in all arms", plan.arms[0].name,
+                   plan.arms[trial.arm].name, key);
       keys.insert(key);
     }
   }
@@ -56,7 +56,7 @@ Lock make_lock(std::span<const Trial> pair, const std::set<std::string>& keys) {
   Lock lock;
   std::string common;
   for (const auto& [key, text] : leaf_texts(pair[0].config)) {
-    if (may_differ(key) || !is_compared(key)) continue;
+    if (arms_may_differ_in(key) || !is_compared(key)) continue;
     common.append(key).append("=").append(text).append("\n");
     ++lock.common_keys;
   }

@@ -188,6 +188,10 @@ void describe(V& v, OptimConfig& c) {
           "decoupled; on linear layers, embedding and head, not on norms, biases, convolutions, A and D",
           at_least(0));
   v.field("clip", c.clip, "largest global gradient norm; 0: no clipping", at_least(0));
+  v.field("moments", c.moments,
+          "how the moments of linear layers' weights are stored: f32, or bf16 with stochastic rounding, in "
+          "half the memory; those of embedding, head, norms and all others are f32",
+          one_of({"f32", "bf16"}));
 }
 
 template <class V>

@@ -36,6 +36,7 @@ std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec&
   parameter->value = backend.make_tensor(DType::f32, rows, cols);
   parameter->gradient = backend.make_tensor(DType::f32, rows, cols);
   parameter->decay = spec.decays;
+  parameter->is_linear = spec.is_linear;
   parameter->initial = spec.initial;
   backend.set_to_zero(parameter->gradient.bytes());
   return parameter;

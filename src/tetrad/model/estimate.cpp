@@ -184,13 +184,24 @@ double weight_forms(const LinearShape& linear, const LinearPrecision& precision,
          (precision.weight_form_shared() ? 0 : form(Operand::dgrad_w, linear.in, linear.out));
 }
 
+/// Bytes of the moments of each parameter.
+std::vector<std::int64_t> moment_sizes(const ModelConfig& config, DType moments) {
+  std::vector<std::int64_t> sizes;
+  for (const ParameterSpec& parameter : model_parameters(config)) {
+    const std::int64_t size =
+        std::accumulate(parameter.shape.begin(), parameter.shape.end(), std::int64_t{1}, std::multiplies());
+    sizes.push_back(moment_bytes(size, moment_type(moments, parameter.is_linear)));
+  }
+  return sizes;
+}
+
 MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Recipe& recipe,
                            const MemoryCase& c, const MemoryTraits& traits) {
   MemoryEstimate estimate;
   estimate.weights = 4 * as_double(parameter_count(config));
   estimate.gradients = estimate.weights;
-  estimate.host = as_double(host_moments(config, c.host_moments));
-  estimate.optimizer = 2 * estimate.weights - estimate.host;
+  estimate.host = as_double(host_moments(config, c.moments, c.host_moments));
+  estimate.optimizer = as_double(moment_bytes(config, c.moments)) - estimate.host;
   if (c.storage != DType::f32)
     estimate.operands = bits_of(c.storage) / 8.0 * as_double(config.vocab) * as_double(config.hidden);
   ActivationMemory memory(config, c, traits);
@@ -212,15 +223,17 @@ MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Rec
 
 }  // namespace
 
-std::int64_t host_moments(const ModelConfig& config, std::int64_t bytes) {
-  std::vector<std::int64_t> sizes;
-  for (const ParameterSpec& parameter : model_parameters(config))
-    sizes.push_back(
-        std::accumulate(parameter.shape.begin(), parameter.shape.end(), std::int64_t{1}, std::multiplies()));
+std::int64_t moment_bytes(const ModelConfig& config, DType moments) {
+  const std::vector<std::int64_t> sizes = moment_sizes(config, moments);
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+}
+
+std::int64_t host_moments(const ModelConfig& config, DType moments, std::int64_t bytes) {
+  const std::vector<std::int64_t> sizes = moment_sizes(config, moments);
   const std::vector<bool> on_host = moments_on_host(sizes, bytes);
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i)
-    if (on_host[i]) sum += moment_bytes(sizes[i]);
+    if (on_host[i]) sum += sizes[i];
   return sum;
 }
 

@@ -19,7 +19,7 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t sequence
 struct MemoryEstimate {
   double weights = 0;      //!< f32 masters
   double gradients = 0;    //!< f32
-  double optimizer = 0;    //!< two f32 moments, but those on the host
+  double optimizer = 0;    //!< two moments, but those on the host
   double operands = 0;     //!< weights in the forms that products read
   double activations = 0;  //!< kept from forward to backward, and what passes through
   double scratch = 0;      //!< what operations hold for themselves
@@ -36,11 +36,15 @@ struct MemoryCase {
   Recompute recompute = Recompute::none;
   bool telemetry = false;
   bool document_mask = false;
+  DType moments = DType::f32;     //!< those that moment_type() leaves so
   std::int64_t host_moments = 0;  //!< bytes
 };
 
+/// Bytes of all moments, if they are stored so.
+std::int64_t moment_bytes(const ModelConfig& config, DType moments);
+
 /// Bytes of moments that are on the host if at least `bytes` are to be: of whole tensors.
-std::int64_t host_moments(const ModelConfig& config, std::int64_t bytes);
+std::int64_t host_moments(const ModelConfig& config, DType moments, std::int64_t bytes);
 
 /// The peak of a run on a backend with these traits: of the times between the switches of the recipe's
 /// schedule, that which needs most.

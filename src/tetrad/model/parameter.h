@@ -17,6 +17,7 @@ struct Parameter {
   Tensor value;                     //!< f32
   Tensor gradient;                  //!< f32
   bool decay = true;                //!< weight decay applies
+  bool is_linear = false;           //!< the weight of a linear layer
   Initial initial = Initial::normal;
   /// Counts changes of `value`, so that copies of it know when they are old; 0 is a copy that was never made.
   std::uint64_t version = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// BF16: the upper half of an f32, rounded to nearest even.
+// BF16: the upper half of an f32, rounded to nearest even or stochastically.
 
 #include <bit>
 #include <cstdint>
@@ -21,6 +21,15 @@ struct Bf16 {
     const std::uint32_t rounded = (b + 0x7FFFu + ((b >> 16) & 1u)) >> 16;
     const std::uint32_t quiet_nan = (b >> 16) | 0x40u;
     return {static_cast<std::uint16_t>((b & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded)};
+  }
+
+  /// `random` has 16 bits, as many as are cut off: the expectation is x, exactly. What is finite stays so.
+  TETRAD_HD static constexpr Bf16 from_f32_stochastic(float x, std::uint32_t random) {
+    const std::uint32_t b = std::bit_cast<std::uint32_t>(x);
+    const std::uint32_t magnitude = b & 0x7FFFFFFFu;
+    const std::uint32_t rounded = (magnitude + random) >> 16;
+    const std::uint32_t finite = (b >> 16 & 0x8000u) | (rounded < 0x7F80u ? rounded : 0x7F7Fu);
+    return magnitude < 0x7F800000u ? Bf16{static_cast<std::uint16_t>(finite)} : from_f32(x);
   }
 
   friend constexpr bool operator==(Bf16, Bf16) = default;

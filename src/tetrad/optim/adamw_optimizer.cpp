@@ -3,28 +3,48 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace tetrad {
 
+DType moment_storage(const OptimConfig& config) {
+  return config.moments == "bf16" ? DType::bf16 : DType::f32;
+}
+
 AdamWOptimizer::AdamWOptimizer(Backend& backend, const std::vector<std::unique_ptr<Parameter>>& parameters,
-                               OptimConfig config, std::int64_t host_moments)
-    : backend_(backend), parameters_(parameters), config_(config) {
-  const auto zeros_like = [&](const Tensor& tensor, bool on_host) {
+                               OptimConfig config, std::int64_t host_moments, std::uint64_t seed)
+    : backend_(backend), parameters_(parameters), config_(std::move(config)), seed_(seed) {
+  const auto type_of = [storage = moment_storage(config_)](const Parameter& parameter) {
+    return moment_type(storage, parameter.is_linear);
+  };
+  const auto zeros = [&](const Parameter& parameter, bool on_host) {
+    const std::int64_t rows = parameter.value.rows();
+    const std::int64_t cols = parameter.value.cols();
+    const DType type = type_of(parameter);
     if (on_host)
-      return Tensor(backend_.allocate_on_host(tensor.bytes().size()), DType::f32, tensor.rows(),
-                    tensor.cols());
-    Tensor zeros = backend_.make_tensor(DType::f32, tensor.rows(), tensor.cols());
-    backend_.set_to_zero(zeros.bytes());
-    return zeros;
+      return Tensor(backend_.allocate_on_host(static_cast<std::size_t>(moment_bytes(rows * cols, type) / 2)),
+                    type, rows, cols);
+    Tensor tensor = backend_.make_tensor(type, rows, cols);
+    backend_.set_to_zero(tensor.bytes());
+    return tensor;
   };
   std::vector<std::int64_t> sizes;
-  for (const auto& parameter : parameters_) sizes.push_back(parameter->value.size());
+  for (const auto& parameter : parameters_)
+    sizes.push_back(moment_bytes(parameter->value.size(), type_of(*parameter)));
   const std::vector<bool> on_host = moments_on_host(sizes, host_moments);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = *parameters_[i];
-    moments_.push_back({zeros_like(parameter.value, on_host[i]), zeros_like(parameter.value, on_host[i])});
-    tensors_.push_back({parameter.value.f32(), parameter.gradient.f32(), moments_.back().first.f32(),
-                        moments_.back().second.f32(), parameter.value.size(), parameter.decay, on_host[i]});
+    moments_.push_back({zeros(parameter, on_host[i]), zeros(parameter, on_host[i])});
+    Moments& moments = moments_.back();
+    tensors_.push_back({.weight = parameter.value.f32(),
+                        .gradient = parameter.gradient.f32(),
+                        .first_moment = moments.first.bytes().data(),
+                        .second_moment = moments.second.bytes().data(),
+                        .size = parameter.value.size(),
+                        .decay = parameter.decay,
+                        .moments_on_host = on_host[i],
+                        .moments = moments.first.dtype(),
+                        .parameter = static_cast<std::uint32_t>(i)});
   }
 }
 
@@ -42,6 +62,7 @@ void AdamWOptimizer::step(std::int64_t step, double learning_rate, double norm) 
   AdamWStep op;
   op.tensors = tensors_;
   op.step = step;
+  op.seed = seed_;
   op.learning_rate = static_cast<float>(learning_rate);
   op.beta1 = static_cast<float>(config_.beta1);
   op.beta2 = static_cast<float>(config_.beta2);

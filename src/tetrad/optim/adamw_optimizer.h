@@ -13,11 +13,15 @@
 
 namespace tetrad {
 
+/// How moments are stored, but for those that moment_type() keeps in f32.
+DType moment_storage(const OptimConfig& config);
+
 class AdamWOptimizer {
  public:
   /// `host_moments`: bytes of the moments, or a little more, that lie on the host instead of on the device.
+  /// `seed`: of stochastic rounding.
   AdamWOptimizer(Backend& backend, const std::vector<std::unique_ptr<Parameter>>& parameters,
-                 OptimConfig config, std::int64_t host_moments = 0);
+                 OptimConfig config, std::int64_t host_moments = 0, std::uint64_t seed = 0);
 
   /// What the gradients look like before they are used.
   struct GradientReport {
@@ -30,15 +34,20 @@ class AdamWOptimizer {
   void step(std::int64_t step, double learning_rate, double norm);
 
   struct Moments {
-    Tensor first, second;  //!< f32, like the parameter
+    Tensor first, second;  //!< as large as the parameter; f32 or BF16
   };
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
   Moments& moments(std::size_t parameter) { return moments_[parameter]; }
+  /// The random bits with which a parameter's moments are rounded to BF16 after a step.
+  MomentRounding rounding(std::size_t parameter, std::int64_t step) const {
+    return {seed_, step, static_cast<std::uint32_t>(parameter)};
+  }
 
  private:
   Backend& backend_;
   const std::vector<std::unique_ptr<Parameter>>& parameters_;
   OptimConfig config_;
+  std::uint64_t seed_;
   std::vector<Moments> moments_;
   std::vector<AdamWTensor> tensors_;
 };

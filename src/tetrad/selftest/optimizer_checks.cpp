@@ -11,16 +11,17 @@ constexpr std::array<std::int64_t, 3> kSizes = {1, 77, 70'001};
 constexpr double kF64Sum = 1e-12;
 
 void adamw(Stage& stage) {
-  constexpr double kTolerance = 4e-6;
   std::vector<AdamWTensor> tensors;
   for (const std::int64_t size : kSizes) {
     AdamWTensor tensor;
-    tensor.weight = stage.changed("weight", stage.draw_f32(size), kTolerance).f32();
+    tensor.weight = stage.changed("weight", stage.draw_f32(size), kSameBytes).f32();
     tensor.gradient = stage.draw_f32(size).f32();
-    tensor.first_moment = stage.changed("first_moment", stage.draw_f32(size, 0.1), kTolerance).f32();
-    tensor.second_moment = stage.changed("second_moment", stage.draw_f32(size, 0.1, 1), kTolerance).f32();
+    tensor.first_moment = stage.changed("first_moment", stage.draw(1, size, 0.1), kSameBytes).out().data;
+    tensor.second_moment = stage.changed("second_moment", stage.draw(1, size, 0.1, 1), kSameBytes).out().data;
     tensor.size = size;
     tensor.decay = size > 1;
+    tensor.moments = stage.dtype();
+    tensor.parameter = static_cast<std::uint32_t>(tensors.size());
     tensors.push_back(tensor);
   }
   AdamWStep op;
@@ -28,6 +29,7 @@ void adamw(Stage& stage) {
   op.step = 7;
   op.learning_rate = 0.01f;
   op.gradient_scale = 0.5f;
+  op.seed = 1;
   stage.backend().adamw(op);
 }
 
@@ -55,7 +57,8 @@ void deviations(Stage& stage) {
 }  // namespace
 
 std::vector<Check> optimizer_checks() {
-  return {{"adamw", "three tensors", {}, adamw, true},
+  return {{"adamw", "moments in f32", {.dtype = DType::f32}, adamw, true},
+          {"adamw", "moments in BF16", {.dtype = DType::bf16}, adamw, true},
           {"squared_norms", "three tensors", {}, squared_norms, true},
           {"deviations", "three tensors", {}, deviations, true}};
 }

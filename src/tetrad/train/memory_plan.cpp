@@ -8,7 +8,7 @@
 
 #include "tetrad/backend/memory.h"
 #include "tetrad/model/parameter_table.h"
-#include "tetrad/ops/adamw.h"
+#include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
@@ -52,14 +52,15 @@ class Planner {
     const std::string& moments = config_.train.memory.moments;
     const MemoryPlan resident = with(recompute, 0);
     if (moments == "device" || (moments == "auto" && fits_device(resident))) return resident;
-    const std::int64_t all = host_moments(config_.model, 2 * moment_bytes(parameter_count(config_.model)));
+    const DType type = moment_storage(config_.optim);
+    const std::int64_t all = host_moments(config_.model, type, moment_bytes(config_.model, type));
     if (moments == "host") return with(recompute, all);
     if (!room_.host) return resident;
     // What operations need to stream moments is known only with a plan that does.
     const double missing =
         with(recompute, all).estimate.total() + static_cast<double>(all) - static_cast<double>(*room_.device);
     return with(recompute,
-                host_moments(config_.model, std::min(all, static_cast<std::int64_t>(missing) + 1)));
+                host_moments(config_.model, type, std::min(all, static_cast<std::int64_t>(missing) + 1)));
   }
 
   bool fits(const MemoryPlan& plan) const { return fits_device(plan) && fits_host(plan); }

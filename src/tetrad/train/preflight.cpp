@@ -10,7 +10,9 @@
 #include "tetrad/config/scalar.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/safetensors_header.h"
+#include "tetrad/model/estimate.h"
 #include "tetrad/model/parameter_table.h"
+#include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
@@ -147,9 +149,10 @@ std::vector<std::string> data_warnings(const Dataset& dataset) {
 }
 
 CheckpointSpace checkpoint_space(const Config& config) {
-  constexpr std::int64_t kBytesPerParameter = 12;  // a weight and two moments, F32
+  constexpr std::int64_t kWeight = 4;  // F32
   CheckpointSpace space;
-  space.each = kBytesPerParameter * parameter_count(config.model);
+  space.each =
+      kWeight * parameter_count(config.model) + moment_bytes(config.model, moment_storage(config.optim));
   space.most = space.each * most_checkpoints(config.train);
   std::error_code error;
   fs::path folder = fs::absolute(config.run.out.empty() ? "." : config.run.out, error);

@@ -46,7 +46,8 @@ MemoryCase memory_case(const Config& config) {
           .sequence = train.sequence,
           .storage = storage_type(config.precision),
           .telemetry = train.telemetry_every > 0,
-          .document_mask = config.data.document_mask};
+          .document_mask = config.data.document_mask,
+          .moments = moment_storage(config.optim)};
 }
 
 Dataset open_dataset(Threads& threads, const Config& config) {
@@ -73,7 +74,8 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       plan_(plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend))),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
                plan_.recompute),
-      optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments),
+      optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
+                 config.train.rounding_seed()),
       writer_(CheckpointStore(folder_ / "checkpoints", config.train.checkpoint.keep)),
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
@@ -199,7 +201,8 @@ void Trainer::load(const std::filesystem::path& checkpoint, GoesOn how) {
   const BitsDependOn bits_depend_on = state_.bits_depend_on;
   const RunIdentity identity = state_.identity;
   check_is_ours(checkpoint, how);
-  state_ = load_snapshot(checkpoint, decoder_, optimizer_);
+  state_ = load_snapshot(checkpoint, decoder_, optimizer_,
+                         how == GoesOn::as_it_was ? MomentTypes::same : MomentTypes::may_change);
   TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one this run began with ({})",
                dataset_.tokenizer_hash(), state_.tokenizer_hash);

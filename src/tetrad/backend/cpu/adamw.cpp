@@ -1,35 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cpu/adamw.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "tetrad/backend/cpu/element.h"
 #include "tetrad/backend/cpu/pieces.h"
 #include "tetrad/backend/cpu/sums.h"
 
 namespace tetrad::cpu {
+namespace {
+
+/// Elements [first, last) of a tensor with its moments in f32.
+void update_f32(const AdamWTensor& tensor, const AdamWRates& rates, std::int64_t first, std::int64_t last) {
+  auto* const first_moment = static_cast<float*>(tensor.first_moment);
+  auto* const second_moment = static_cast<float*>(tensor.second_moment);
+  const float decay = tensor.decay ? rates.weight_decay : 0.0f;
+#pragma omp simd
+  for (std::int64_t i = first; i < last; ++i)
+    adamw_update(rates, decay, tensor.gradient[i], tensor.weight[i], first_moment[i], second_moment[i]);
+}
+
+/// The same with its moments in BF16; `first` is a multiple of a group.
+void update_bf16(const AdamWTensor& tensor, const AdamWRates& rates, const MomentRounding& rounding,
+                 std::int64_t first, std::int64_t last) {
+  constexpr std::int64_t kElements = 256;  // at a time, so that random bits are drawn in SIMD lanes too
+  constexpr std::int64_t kGroup = MomentRounding::kGroup;
+  auto* const first_moment = static_cast<Bf16*>(tensor.first_moment);
+  auto* const second_moment = static_cast<Bf16*>(tensor.second_moment);
+  const float decay = tensor.decay ? rates.weight_decay : 0.0f;
+  for (; first < last; first += kElements) {
+    alignas(64) std::uint32_t random[kElements];
+#pragma omp simd
+    for (std::int64_t group = 0; group < kElements / kGroup; ++group) {
+      const PhiloxWords words = rounding.words(tensor.first + first + group * kGroup);
+      for (std::size_t word = 0; word < words.size(); ++word)
+        random[group * kGroup + static_cast<std::int64_t>(word)] = words[word];
+    }
+    const std::int64_t count = std::min(kElements, last - first);
+#pragma omp simd
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::int64_t i = first + k;
+      float m = first_moment[i].to_f32();
+      float v = second_moment[i].to_f32();
+      adamw_update(rates, decay, tensor.gradient[i], tensor.weight[i], m, v);
+      first_moment[i] = MomentRounding::round_first(m, random[k]);
+      second_moment[i] = MomentRounding::round_second(v, random[k]);
+    }
+  }
+}
+
+}  // namespace
+
 void adamw(Threads& threads, const AdamWStep& op) {
-  const auto correction = [&](float beta) {
-    return static_cast<float>(1.0 /
-                              (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(op.step))));
-  };
-  const float first_correction = correction(op.beta1);
-  const float second_correction = correction(op.beta2);
+  const AdamWRates rates = rates_of(op);
   const std::vector<Piece> pieces = pieces_of(op.tensors);
   threads.parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
     const Piece& piece = pieces[static_cast<std::size_t>(index)];
     const AdamWTensor& tensor = op.tensors[piece.tensor];
-    const float decay = tensor.decay ? op.weight_decay : 0.0f;
-#pragma omp simd
-    for (std::int64_t i = piece.first; i < piece.last; ++i) {
-      const float gradient = tensor.gradient[i] * op.gradient_scale;
-      const float m = op.beta1 * tensor.first_moment[i] + (1.0f - op.beta1) * gradient;
-      const float v = op.beta2 * tensor.second_moment[i] + (1.0f - op.beta2) * gradient * gradient;
-      const float direction = m * first_correction / (std::sqrt(v * second_correction) + op.epsilon);
-      tensor.first_moment[i] = m;
-      tensor.second_moment[i] = v;
-      tensor.weight[i] -= op.learning_rate * (direction + decay * tensor.weight[i]);
-    }
+    if (tensor.moments == DType::f32)
+      update_f32(tensor, rates, piece.first, piece.last);
+    else
+      update_bf16(tensor, rates, {op.seed, op.step, tensor.parameter}, piece.first, piece.last);
   });
 }
 

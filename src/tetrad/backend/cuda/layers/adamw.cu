@@ -3,9 +3,10 @@
 
 #include "tetrad/backend/cuda/layers/layers.h"
 
-#include <cmath>
+#include <type_traits>
 #include <vector>
 
+#include "tetrad/backend/cuda/common/element.cuh"
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/common/reduce.cuh"
 #include "tetrad/backend/cuda/layers/adamw_staging.h"
@@ -16,50 +17,67 @@ namespace {
 
 constexpr unsigned kPieceBlocks = 1024;  // a piece has the device for itself
 
-struct Rates {
-  float learning_rate, beta1, beta2, epsilon, weight_decay, gradient_scale, first_correction,
-      second_correction;
+/// What all tensors of a step share.
+struct Update {
+  AdamWRates rates;
+  std::uint64_t seed;
+  std::int64_t step;
 };
 
-__device__ inline void update(const Rates& rates, float decay, float& weight, float gradient, float& m,
-                              float& v) {
-  gradient *= rates.gradient_scale;
-  m = rates.beta1 * m + (1.0f - rates.beta1) * gradient;
-  v = rates.beta2 * v + (1.0f - rates.beta2) * gradient * gradient;
-  const float direction = m * rates.first_correction / (sqrtf(v * rates.second_correction) + rates.epsilon);
-  weight -= rates.learning_rate * (direction + decay * weight);
+/// kWidth elements from `at` on: four, from a multiple of four, or one.
+template <typename Moment, int kWidth>
+__device__ inline void update_elements(const AdamWTensor& tensor, const Update& update, std::int64_t at) {
+  auto* const first = static_cast<Moment*>(tensor.first_moment) + at;
+  auto* const second = static_cast<Moment*>(tensor.second_moment) + at;
+  const float decay = tensor.decay ? update.rates.weight_decay : 0.0f;
+  float weight[kWidth], gradient[kWidth], m[kWidth], v[kWidth];
+  load(tensor.weight + at, weight);
+  load(tensor.gradient + at, gradient);
+  load(first, m);
+  load(second, v);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) adamw_update(update.rates, decay, gradient[i], weight[i], m[i], v[i]);
+  if constexpr (std::is_same_v<Moment, Bf16>) {
+    const std::int64_t element = tensor.first + at;
+    const PhiloxWords words = MomentRounding(update.seed, update.step, tensor.parameter).words(element);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const std::uint32_t word = words[kWidth == 1 ? element % MomentRounding::kGroup : i];
+      m[i] = MomentRounding::round_first(m[i], word).to_f32();
+      v[i] = MomentRounding::round_second(v[i], word).to_f32();
+    }
+  }
+  store(tensor.weight + at, weight);
+  store(first, m);
+  store(second, v);
 }
 
 /// All threads of a row of blocks.
-__device__ inline void update_tensor(const AdamWTensor& tensor, const Rates& rates) {
-  const float decay = tensor.decay ? rates.weight_decay : 0.0f;
+template <typename Moment>
+__device__ inline void update_all(const AdamWTensor& tensor, const Update& update) {
+  constexpr int kWidth = 4;  // buffers are aligned to more than four floats
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  // Buffers are aligned to more than four floats.
-  const std::int64_t quads = tensor.size / 4;
-  for (std::int64_t i = first; i < quads; i += step) {
-    float4 weight = reinterpret_cast<float4*>(tensor.weight)[i];
-    const float4 gradient = reinterpret_cast<const float4*>(tensor.gradient)[i];
-    float4 m = reinterpret_cast<float4*>(tensor.first_moment)[i];
-    float4 v = reinterpret_cast<float4*>(tensor.second_moment)[i];
-    update(rates, decay, weight.x, gradient.x, m.x, v.x);
-    update(rates, decay, weight.y, gradient.y, m.y, v.y);
-    update(rates, decay, weight.z, gradient.z, m.z, v.z);
-    update(rates, decay, weight.w, gradient.w, m.w, v.w);
-    reinterpret_cast<float4*>(tensor.weight)[i] = weight;
-    reinterpret_cast<float4*>(tensor.first_moment)[i] = m;
-    reinterpret_cast<float4*>(tensor.second_moment)[i] = v;
-  }
-  for (std::int64_t i = quads * 4 + first; i < tensor.size; i += step)
-    update(rates, decay, tensor.weight[i], tensor.gradient[i], tensor.first_moment[i],
-           tensor.second_moment[i]);
+  const std::int64_t quads = tensor.size / kWidth;
+  for (std::int64_t i = first; i < quads; i += step)
+    update_elements<Moment, kWidth>(tensor, update, kWidth * i);
+  for (std::int64_t i = quads * kWidth + first; i < tensor.size; i += step)
+    update_elements<Moment, 1>(tensor, update, i);
 }
 
-__global__ void adamw_kernel(const AdamWTensor* tensors, Rates rates) {
-  update_tensor(tensors[blockIdx.y], rates);
+__device__ inline void update_tensor(const AdamWTensor& tensor, const Update& update) {
+  if (tensor.moments == DType::bf16)
+    update_all<Bf16>(tensor, update);
+  else
+    update_all<float>(tensor, update);
 }
 
-__global__ void adamw_piece_kernel(AdamWTensor piece, Rates rates) { update_tensor(piece, rates); }
+__global__ void adamw_kernel(const AdamWTensor* tensors, Update update) {
+  const AdamWTensor tensor = tensors[blockIdx.y];
+  update_tensor(tensor, update);
+}
+
+__global__ void adamw_piece_kernel(AdamWTensor piece, Update update) { update_tensor(piece, update); }
 
 /// partial[tensor, block]: sums of squares of the block's elements.
 __global__ void squares_kernel(const AdamWTensor* tensors, double* partial) {
@@ -86,18 +104,7 @@ __global__ void squares_kernel(const AdamWTensor* tensors, double* partial) {
 
 void adamw(Device& device, const AdamWStep& op) {
   if (op.tensors.empty()) return;
-  const auto correction = [&](float beta) {
-    return static_cast<float>(1.0 /
-                              (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(op.step))));
-  };
-  const Rates rates{op.learning_rate,
-                    op.beta1,
-                    op.beta2,
-                    op.epsilon,
-                    op.weight_decay,
-                    op.gradient_scale,
-                    correction(op.beta1),
-                    correction(op.beta2)};
+  const Update update{rates_of(op), op.seed, op.step};
   // The bus is what moments on the host wait for, so they begin first, and others are updated while the last
   // ones go back.
   std::vector<AdamWTensor> resident;
@@ -109,13 +116,13 @@ void adamw(Device& device, const AdamWStep& op) {
     }
     staging = &device.kept<MomentStaging>();
     staging->step(device, tensor, [&](const AdamWTensor& piece) {
-      adamw_piece_kernel<<<kPieceBlocks, kListThreads, 0, device.stream()>>>(piece, rates);
+      adamw_piece_kernel<<<kPieceBlocks, kListThreads, 0, device.stream()>>>(piece, update);
       check_launch();
     });
   }
   if (!resident.empty()) {
     const std::span<const AdamWTensor> tensors(resident);
-    adamw_kernel<<<grid_for(tensors), kListThreads, 0, device.stream()>>>(upload(device, tensors), rates);
+    adamw_kernel<<<grid_for(tensors), kListThreads, 0, device.stream()>>>(upload(device, tensors), update);
     check_launch();
   }
   if (staging != nullptr) staging->finish(device);

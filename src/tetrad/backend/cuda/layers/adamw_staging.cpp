@@ -6,6 +6,14 @@
 #include "tetrad/backend/cuda/common/error.h"
 
 namespace tetrad::cuda {
+namespace {
+
+/// Of one moment of so many elements.
+std::size_t bytes_of(const AdamWTensor& tensor, std::int64_t elements) {
+  return static_cast<std::size_t>(moment_bytes(elements, tensor.moments) / 2);
+}
+
+}  // namespace
 
 MomentStaging::MomentStaging(const Device& device) {
   const auto make = [](cudaEvent_t& event) {
@@ -42,16 +50,18 @@ void MomentStaging::step(const Device& device, const AdamWTensor& tensor, const 
     piece.size = std::min<std::int64_t>(kStagedMoments, tensor.size - first);
     piece.weight += first;
     piece.gradient += first;
-    piece.first_moment = stage.first.as<float>();
-    piece.second_moment = stage.second.as<float>();
+    piece.first += first;
+    piece.first_moment = stage.first.data();
+    piece.second_moment = stage.second.data();
     piece.moments_on_host = false;
-    const std::size_t bytes = static_cast<std::size_t>(piece.size) * sizeof(float);
+    const std::size_t bytes = bytes_of(tensor, piece.size);
+    const std::size_t offset = bytes_of(tensor, first);
+    std::byte* const first_moment = static_cast<std::byte*>(tensor.first_moment) + offset;
+    std::byte* const second_moment = static_cast<std::byte*>(tensor.second_moment) + offset;
 
     check(cudaStreamWaitEvent(in_, stage.stored));  // an event that was never recorded is no reason to wait
-    check(
-        cudaMemcpyAsync(piece.first_moment, tensor.first_moment + first, bytes, cudaMemcpyHostToDevice, in_));
-    check(cudaMemcpyAsync(piece.second_moment, tensor.second_moment + first, bytes, cudaMemcpyHostToDevice,
-                          in_));
+    check(cudaMemcpyAsync(piece.first_moment, first_moment, bytes, cudaMemcpyHostToDevice, in_));
+    check(cudaMemcpyAsync(piece.second_moment, second_moment, bytes, cudaMemcpyHostToDevice, in_));
     check(cudaEventRecord(stage.loaded, in_));
 
     check(cudaStreamWaitEvent(device.stream(), stage.loaded));
@@ -59,10 +69,8 @@ void MomentStaging::step(const Device& device, const AdamWTensor& tensor, const 
     check(cudaEventRecord(stage.updated, device.stream()));
 
     check(cudaStreamWaitEvent(out_, stage.updated));
-    check(cudaMemcpyAsync(tensor.first_moment + first, piece.first_moment, bytes, cudaMemcpyDeviceToHost,
-                          out_));
-    check(cudaMemcpyAsync(tensor.second_moment + first, piece.second_moment, bytes, cudaMemcpyDeviceToHost,
-                          out_));
+    check(cudaMemcpyAsync(first_moment, piece.first_moment, bytes, cudaMemcpyDeviceToHost, out_));
+    check(cudaMemcpyAsync(second_moment, piece.second_moment, bytes, cudaMemcpyDeviceToHost, out_));
     check(cudaEventRecord(stage.stored, out_));
   }
 }
