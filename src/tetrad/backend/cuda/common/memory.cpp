@@ -135,9 +135,7 @@ void CudaOperationMemory::mamba2(const Mamba2Shape& shape, std::int64_t kernel, 
   const std::int64_t tile = std::min(kTile, chunk);
   const double tiles = as_double(shape.batch * ceil_div(shape.sequence, tile));
   const double tile_states = tiles * as_double(shape.inner()) * as_double(shape.state);
-  const bool tensor_cores =
-      dtype == DType::bf16 && shape.head_dim == 64 && (shape.state == 64 || shape.state == 128);
-  if (tensor_cores) {
+  if (dtype == DType::bf16 && has_tensor_core_scan(shape)) {
     need(scan, 2 * kBf16Bytes * tile_states);  // states and their gradients
   } else {
     const double steps = 4 * tokens * as_double(shape.heads);

@@ -48,6 +48,11 @@ constexpr bool keeps_scores(const AttentionShape& shape) {
   return shape.head_dim == 128 && shape.sequence % kRowsOfTile == 0;
 }
 
+/// Whether the scan has tensor core kernels for heads and states of these sizes.
+constexpr bool has_tensor_core_scan(const Mamba2Shape& shape) {
+  return (shape.head_dim == 64 || shape.head_dim == 80) && (shape.state == 64 || shape.state == 128);
+}
+
 /// Operations have memory of their own that grows to what was ever needed and stays.
 std::unique_ptr<OperationMemory> operation_memory();
 
