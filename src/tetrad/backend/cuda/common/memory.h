@@ -29,7 +29,7 @@ constexpr std::int64_t loss_chunk(std::int64_t tokens, std::int64_t vocab) {
   return std::min(tokens, std::max<std::int64_t>(1, kLogits / vocab / kUnit) * kUnit);
 }
 
-/// Whether Hopper's matrix units take an FP8 operand of [rows, depth] as it is. `transposed`: it was
+/// Whether FP8 matrix units take an operand of [rows, depth] as it is. `transposed`: it was
 /// quantized the other way round. A block of 1x128 has its elements along the tensor's columns, which must
 /// then be the depth; the last block may be shorter.
 bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t depth, bool transposed);
@@ -58,7 +58,7 @@ std::unique_ptr<OperationMemory> operation_memory();
 
 }  // namespace cuda
 
-/// On Hopper, whose matrix units take FP8, and with cuDNN.
+/// On a GPU whose matrix units take FP8, and with cuDNN.
 inline constexpr MemoryTraits kCudaMemory = {.operands_are_values = true,
                                              .operations = cuda::operation_memory};
 

@@ -3,6 +3,7 @@
 
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
+#include "tetrad/backend/cuda/gemm/fp8_product.h"
 #include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/backend/cuda/gemm/scaled_operand.h"
 #include "tetrad/backend/cuda/layers/layers.h"
@@ -53,9 +54,15 @@ const float* alpha_of(Device& device, const GemmOperand& a, const GemmOperand& b
 bool multiply_natively(Device& device, const GemmOperand& a, const GemmOperand& b,
                        const MutableMatrixView& out, const float* alpha, const float* beta) {
   if (!is_native_output(out)) return false;
-  if (is_native(Format::fp8, device.native_major()) && is_native_fp8(a) && is_native_fp8(b))
-    return multiply(device, fp8_operands(device, a, b), out, alpha, beta);
-  if (is_native(Format::nvfp4, device.native_major()) && is_native_nvfp4(a) && is_native_nvfp4(b))
+  const int capability = device.native_capability();
+  if (is_native(Format::fp8, capability) && is_native_fp8(a) && is_native_fp8(b)) {
+    const ScaledOperands operands = fp8_operands(device, a, b);
+    // Two operands in squares, for example, are a product that cuBLASLt does not have.
+    if (!has_fp8_in_blas(capability) || !multiply(device, operands, out, alpha, beta))
+      multiply_fp8(device, operands, out, alpha, beta);
+    return true;
+  }
+  if (is_native(Format::nvfp4, capability) && is_native_nvfp4(a) && is_native_nvfp4(b))
     return multiply(device, nvfp4_operands(device, a, b), out, alpha, beta);
   return false;
 }

@@ -50,7 +50,7 @@ void prepare(Device& device, const MatrixView& consumed, const QuantSpec& spec,
   out.rows = consumed.rows;
   out.cols = consumed.cols;
   out.order = options.order;
-  out.form = options.form == Form::operand ? operand_form(spec.format, device.native_major()) : Form::packed;
+  out.form = options.form == Form::operand ? operand_form(spec.format, device.native_capability()) : Form::packed;
   out.amax = 0;  // not known here unless statistics are asked for
   const auto reuse = [&](Buffer& buffer, std::int64_t bytes) {
     if (buffer.refit(static_cast<std::size_t>(bytes))) return;
