@@ -28,7 +28,7 @@ bool is_native_fp8(const OperandShape& operand) {
 
 /// Whether the operand's values are exact in BF16.
 bool is_bf16(const OperandShape& operand) {
-  return operand.spec ? !is_fp8(operand) : operand.dtype == DType::bf16;
+  return operand.spec ? !has_f32_block_scales(*operand.spec) : operand.dtype == DType::bf16;
 }
 
 class CudaOperationMemory final : public OperationMemory {
@@ -78,7 +78,8 @@ void CudaOperationMemory::arrange_fp8(const OperandShape& operand, Slot slot) {
 }
 
 void CudaOperationMemory::expand(const OperandShape& operand, Slot slot, bool to_f32) {
-  const bool is_packed = operand.spec && !is_fp8(operand) && operand.form == Form::packed;
+  const bool is_packed =
+      operand.spec && is_bf16(operand) && (operand.form == Form::packed || is_fp8(operand));
   if (!to_f32) {
     if (is_packed) need(slot, kBf16Bytes * elements(operand));
     return;

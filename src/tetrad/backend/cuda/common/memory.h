@@ -29,6 +29,11 @@ constexpr std::int64_t loss_chunk(std::int64_t tokens, std::int64_t vocab) {
   return std::min(tokens, std::max<std::int64_t>(1, kLogits / vocab / kUnit) * kUnit);
 }
 
+/// Whether code x block scale is not exact in BF16: FP8, but for one scale of the whole tensor.
+inline bool has_f32_block_scales(const QuantSpec& spec) {
+  return spec.format == Format::fp8 && !spec.block.is_whole();
+}
+
 /// Whether FP8 matrix units take an operand of [rows, depth] as it is. `transposed`: it was
 /// quantized the other way round. A block of 1x128 has its elements along the tensor's columns, which must
 /// then be the depth; the last block may be shorter.
