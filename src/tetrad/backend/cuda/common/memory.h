@@ -34,9 +34,9 @@ inline bool has_f32_block_scales(const QuantSpec& spec) {
   return spec.format == Format::fp8 && !spec.block.is_whole();
 }
 
-/// Whether FP8 matrix units take an operand of [rows, depth] as it is. `transposed`: it was
-/// quantized the other way round. A block of 1x128 has its elements along the tensor's columns, which must
-/// then be the depth; the last block may be shorter.
+/// Whether FP8 matrix units take an operand of [rows, depth] as it is. `transposed`: it was quantized the
+/// other way round. A block of 1x128 has its elements along the tensor's columns, which must then be the
+/// depth; the last block may be shorter.
 bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t depth, bool transposed);
 
 /// How the scales of such an operand lie for cuBLASLt: [depth / 128, rows] of 1x128, [rows / 128, depth /

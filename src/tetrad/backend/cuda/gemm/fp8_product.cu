@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block computes 128 x 128 of the result, 128 of the depth at a time: a slice, in which every row and every
 // column has one scale. The products of a slice are added by the matrix units, the scaled slices in f32 in
-// ascending order, as numerics.md defines it. Of 16 warps, warp w has rows 32 (w / 4) … and columns 32 (w %
-// 4) …
+// ascending order, as numerics.md defines it. Warp w of 16 has rows 32 (w / 4) … and columns 32 (w % 4) … .
 
 #include "tetrad/backend/cuda/gemm/fp8_product.h"
 
