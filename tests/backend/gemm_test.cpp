@@ -242,7 +242,7 @@ TEST_P(Fp8Gemm, EqualsDoublePrecisionOverTheDecodedOperands) {
 
 INSTANTIATE_TEST_SUITE_P(All, Fp8Gemm,
                          ::testing::Combine(::testing::ValuesIn(backend_names()),
-                                            ::testing::Values(Form::fp8, Form::fp8_in_place),
+                                            ::testing::Values(Form::fp8, Form::fp8_in_place, Form::fp8_2d),
                                             ::testing::Values(Form::fp8, Form::fp8_in_place, Form::fp8_2d,
                                                               Form::fp8_2d_transposed)),
                          [](const auto& test) {

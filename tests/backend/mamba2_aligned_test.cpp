@@ -41,12 +41,15 @@ class AlignedMamba2 : public ::testing::TestWithParam<std::string> {
 // ---- Scan
 
 /// One token; part of a tile of 64 tokens; one tile; chunks of one tile, of two and of four, each with a part
-/// of one in the end; a chunk of no whole tiles, longer than the sequence. Groups of 1, 2 and 3 heads.
+/// of one in the end; a chunk of no whole tiles, longer than the sequence. Groups of 1, 2 and 3 heads, and of
+/// 16, as nemotron-h-12b has them, whose heads are of 80.
 const std::vector<Mamba2Shape>& shapes() {
-  static const std::vector<Mamba2Shape> all = {{1, 1, 1, 64, 1, 64, 64},    {2, 37, 2, 64, 1, 128, 64},
-                                               {1, 64, 2, 64, 2, 64, 64},   {2, 200, 4, 64, 2, 128, 64},
-                                               {1, 300, 6, 64, 2, 64, 128}, {1, 450, 2, 64, 1, 128, 256},
-                                               {1, 100, 3, 64, 3, 64, 1000}};
+  static const std::vector<Mamba2Shape> all = {
+      {1, 1, 1, 64, 1, 64, 64},     {2, 37, 2, 64, 1, 128, 64},   {1, 64, 2, 64, 2, 64, 64},
+      {2, 200, 4, 64, 2, 128, 64},  {1, 300, 6, 64, 2, 64, 128},  {1, 450, 2, 64, 1, 128, 256},
+      {1, 100, 3, 64, 3, 64, 1000}, {1, 1, 1, 80, 1, 128, 64},    {2, 37, 3, 80, 1, 64, 64},
+      {1, 64, 2, 80, 2, 128, 64},   {2, 200, 4, 80, 2, 128, 64},  {1, 130, 16, 80, 1, 128, 128},
+      {1, 450, 2, 80, 1, 64, 256},  {1, 100, 3, 80, 3, 128, 1000}};
   return all;
 }
 
@@ -97,8 +100,9 @@ struct ScanPasses {
 void check_scan(Backend& device, bool documents) {
   for (const Mamba2Shape& shape : shapes())
     for (const Regime regime : {Regime::usual, Regime::extreme, Regime::remembering}) {
-      SCOPED_TRACE(fmt::format("batch {}, sequence {}, state {}, chunk {}, regime {}", shape.batch,
-                               shape.sequence, shape.state, shape.chunk, static_cast<int>(regime)));
+      SCOPED_TRACE(fmt::format("batch {}, sequence {}, heads of {}, state {}, chunk {}, regime {}",
+                               shape.batch, shape.sequence, shape.head_dim, shape.state, shape.chunk,
+                               static_cast<int>(regime)));
       const ScanProblem whole(shape, regime);
       const ScanProblem problem = documents ? whole.with_documents() : whole;
       const ScanPasses passes(device, problem);
@@ -140,11 +144,13 @@ TEST_P(AlignedMamba2, ScanGivesTheSameBitsEveryTime) {
 }
 
 TEST_P(AlignedMamba2, ChunkStatesAreOptional) {
-  const ScanProblem problem({2, 200, 4, 64, 2, 128, 128});
-  const ScanPasses passes(device(), problem);
-  AlignedMatrix<Bf16> y(problem.rows(), problem.shape.inner());
-  device().scan(ScanForward{problem.shape, passes.inputs(), y.mutable_view(), nullptr});
-  EXPECT_TRUE(y.same_bytes(passes.y));
+  for (const std::int64_t head_dim : {64, 80}) {
+    const ScanProblem problem({2, 200, 4, head_dim, 2, 128, 128});
+    const ScanPasses passes(device(), problem);
+    AlignedMatrix<Bf16> y(problem.rows(), problem.shape.inner());
+    device().scan(ScanForward{problem.shape, passes.inputs(), y.mutable_view(), nullptr});
+    EXPECT_TRUE(y.same_bytes(passes.y));
+  }
 }
 
 // ---- Convolution

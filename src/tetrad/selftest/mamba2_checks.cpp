@@ -141,7 +141,7 @@ std::vector<Check> mamba2_checks() {
     }
     // Heads, states and chunks as models have them, with a part of a chunk in the end; and as none has them.
     for (const Mamba2Shape& s : {Mamba2Shape{1, 200, 2, 64, 2, 128, 64}, Mamba2Shape{2, 70, 2, 64, 1, 64, 64},
-                                 Mamba2Shape{2, 37, 3, 5, 1, 7, 8}}) {
+                                 Mamba2Shape{1, 130, 2, 80, 1, 128, 64}, Mamba2Shape{2, 37, 3, 5, 1, 7, 8}}) {
       const std::string name = fmt::format("{} x {}, {} heads of {}, state {}{}", s.batch, s.sequence,
                                            s.heads, s.head_dim, s.state, with(documents));
       add_for_all_storages(checks, "scan forward", name,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVFP4 operands in the layouts of native products, made on a device: any will do. The product itself needs
-// Blackwell.
+// Blackwell. And our own product of FP8 operands, which cuBLASLt computes on Hopper.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <tuple>
@@ -15,6 +16,7 @@
 #include "tetrad/backend/cpu/decode.h"
 #include "tetrad/backend/cuda/common/error.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
+#include "tetrad/backend/cuda/gemm/fp8_product.h"
 #include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/backend/cuda/gemm/scaled_operand.h"
 #include "tetrad/core/tensor.h"
@@ -101,7 +103,7 @@ std::vector<float> code_times_scale(const QuantizedTensor& tensor) {
 }
 
 TEST(NativeOnDevice, ProductIsThatOfTheValues) {
-  if (!is_native(Format::nvfp4, device().properties().major))
+  if (!is_native(Format::nvfp4, device().native_capability()))
     GTEST_SKIP() << "an FP4 product needs compute capability 10.0; this is " << device().properties().name;
   constexpr std::int64_t kM = 272;
   constexpr std::int64_t kN = 528;
@@ -134,6 +136,60 @@ TEST(NativeOnDevice, ProductIsThatOfTheValues) {
         magnitude += std::abs(product);
       }
       ASSERT_NEAR(out[static_cast<std::size_t>(i * kN + j)], sum, 0x1p-24 * (kK + 8) * magnitude);
+    }
+}
+
+/// The product of FP8 operands as fp8_product.h computes it, added to `out`.
+template <typename T>
+void add_fp8_product(const GemmOperand& a, const GemmOperand& b, const float* beta, std::vector<T>& out) {
+  Buffer device_out = device().allocate(out.size() * sizeof(T));
+  check(cudaMemcpy(device_out.data(), out.data(), device_out.size(), cudaMemcpyHostToDevice));
+  check(cudaDeviceSynchronize());
+  multiply_fp8(device(), fp8_operands(device(), a, b),
+               mutable_view_of(device_out.as<T>(), a.rows(), b.rows()), device().one(), beta);
+  device().synchronize();
+  check(cudaMemcpy(out.data(), device_out.data(), device_out.size(), cudaMemcpyDeviceToHost));
+}
+
+TEST(Fp8Product, IsThatOfTheCpu) {
+  if (!is_native(Format::fp8, device().native_capability()))
+    GTEST_SKIP() << "FP8 units need compute capability 8.9; this is " << device().properties().name;
+  // Matrix units may add the products of a block with fewer bits than f32 has, as in gemm_test.cpp.
+  constexpr float kNarrowSum = 0x1p-9f;
+  constexpr float kBefore = 3.0f;
+  constexpr BlockShape kRows{1, 128};
+  constexpr BlockShape kSquares{128, 128};
+  for (const auto& [m, n, k] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{16, 16, 16},
+                                {128, 128, 128},
+                                {144, 272, 336},
+                                {272, 400, 1152},
+                                {32, 144, 10304}})
+    for (const auto& [block_a, block_b] :
+         {std::pair{kRows, kRows}, {kRows, kSquares}, {kSquares, kRows}, {kSquares, kSquares}}) {
+      SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k << ", blocks of " << block_a.rows
+                                        << " and " << block_b.rows << " rows");
+      const QuantizedTensor a =
+          quantized(m, k, {.format = Format::fp8, .block = block_a}, CodeOrder::row_major);
+      const QuantizedTensor b =
+          quantized(n, k, {.format = Format::fp8, .block = block_b}, CodeOrder::row_major);
+      std::vector<float> expected(static_cast<std::size_t>(m * n));
+      cpu_backend().gemm(a, b, mutable_view_of(expected.data(), m, n));
+      float largest = 0;
+      for (const float value : expected) largest = std::max(largest, std::abs(value));
+
+      const QuantizedTensor device_a = uploaded(a);
+      const QuantizedTensor device_b = uploaded(b);
+      std::vector<float> f32(expected.size(), NAN);
+      add_fp8_product(device_a, device_b, device().zero(), f32);
+      std::vector<float> added(expected.size(), kBefore);
+      add_fp8_product(device_a, device_b, device().one(), added);
+      std::vector<Bf16> bf16(expected.size());
+      add_fp8_product(device_a, device_b, device().zero(), bf16);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(f32[i], expected[i], kNarrowSum * largest) << "element " << i;
+        ASSERT_EQ(added[i], f32[i] + kBefore) << "element " << i;
+        ASSERT_EQ(bf16[i].bits, Bf16::from_f32(f32[i]).bits) << "element " << i;
+      }
     }
 }
 

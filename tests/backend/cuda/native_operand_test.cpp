@@ -24,16 +24,18 @@ using tetrad::testing::transposed;
 
 using tetrad::testing::cpu_backend;
 
-constexpr int kAmpere = 8;
-constexpr int kHopper = 9;
-constexpr int kBlackwell = 10;
-constexpr int kBlackwellRtx = 12;
+constexpr int kAmpere = 86;
+constexpr int kAda = 89;
+constexpr int kHopper = 90;
+constexpr int kBlackwell = 100;
+constexpr int kBlackwellRtx = 120;
 
 TEST(Native, FormatsOfEachGeneration) {
-  for (const int major : {kAmpere, kHopper, kBlackwell, kBlackwellRtx}) {
-    EXPECT_EQ(is_native(Format::fp8, major), major == kHopper);
-    EXPECT_EQ(is_native(Format::nvfp4, major), major == kBlackwell || major == kBlackwellRtx);
-    EXPECT_FALSE(is_native(Format::mxfp4, major));
+  for (const int capability : {0, kAmpere, kAda, kHopper, kBlackwell, kBlackwellRtx}) {
+    EXPECT_EQ(is_native(Format::fp8, capability), capability != 0 && capability != kAmpere);
+    EXPECT_EQ(is_native(Format::nvfp4, capability), capability == kBlackwell || capability == kBlackwellRtx);
+    EXPECT_FALSE(is_native(Format::mxfp4, capability));
+    EXPECT_EQ(has_fp8_in_blas(capability), capability == kHopper);
   }
 }
 
@@ -41,8 +43,8 @@ TEST(Native, QuantizersLeaveCodesWhereCodesAreMultiplied) {
   EXPECT_EQ(operand_form(Format::nvfp4, kHopper), Form::operand);
   EXPECT_EQ(operand_form(Format::nvfp4, kBlackwell), Form::packed);
   EXPECT_EQ(operand_form(Format::mxfp4, kBlackwell), Form::operand);
-  for (const int major : {kAmpere, kHopper, kBlackwell})
-    EXPECT_EQ(operand_form(Format::fp8, major), Form::packed) << "its values are not exact in BF16";
+  for (const int capability : {kAmpere, kHopper, kBlackwell})
+    EXPECT_EQ(operand_form(Format::fp8, capability), Form::packed) << "its values are not exact in BF16";
 }
 
 QuantizedTensor shaped(std::int64_t rows, std::int64_t cols, BlockShape block = {1, 16},

@@ -50,11 +50,18 @@ class CudaBackend final : public Backend {
             {"cuBLASLt", std::to_string(cublasLtGetVersion())}};
   }
 
+  std::string fp8_products() const {
+    const int capability = device_.native_capability();
+    if (!cuda::is_native(Format::fp8, capability)) return "f32 arithmetic";
+    return cuda::has_fp8_in_blas(capability) ? "cuBLASLt on FP8 units" : "own kernel on FP8 units";
+  }
+
   std::vector<Property> kernels() const override {
     return {{"quantize", "own kernels, byte-equal to the CPU"},
-            {"gemm", cuda::is_native(Format::nvfp4, device_.native_major())
+            {"gemm", cuda::is_native(Format::nvfp4, device_.native_capability())
                          ? "cuBLASLt; NVFP4 natively, MXFP4 as exact BF16 operands"
                          : "cuBLASLt; NVFP4 and MXFP4 as exact BF16 operands"},
+            {"gemm of FP8", fp8_products()},
             {"attention", "flash attention on BF16 tensor cores; f32 in plain arithmetic"},
             {"attention by cuDNN", cuda::cudnn_attention_state(entered())},
             {"scan", "chunked state-space duality"},
@@ -67,7 +74,7 @@ class CudaBackend final : public Backend {
                                  {"GPU", device_.properties().name},
                                  {"cuBLASLt", std::to_string(cublasLtGetVersion())},
                                  {"attention by cuDNN", cuda::cudnn_attention_state(entered())}};
-    if (device_.native_major() == 0) all.push_back({"operands in narrow formats", "always expanded"});
+    if (device_.native_capability() == 0) all.push_back({"operands in narrow formats", "always expanded"});
     return all;
   }
 

@@ -46,8 +46,9 @@ class Device {
   cublasLtContext* blas() const { return blas_.get(); }
   const cudaDeviceProp& properties() const { return properties_; }
   std::string bus_id() const;
-  /// The compute capability whose matrix units for narrow formats are used (gemm/native.h); 0: none are.
-  int native_major() const { return options_.native ? properties_.major : 0; }
+  /// The compute capability, 90 for 9.0, whose matrix units for narrow formats are used (gemm/native.h); 0:
+  /// none are.
+  int native_capability() const { return options_.native ? 10 * properties_.major + properties_.minor : 0; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
 
   /// Buffers may outlive the context.

@@ -28,7 +28,7 @@ bool is_native_fp8(const OperandShape& operand) {
 
 /// Whether the operand's values are exact in BF16.
 bool is_bf16(const OperandShape& operand) {
-  return operand.spec ? !is_fp8(operand) : operand.dtype == DType::bf16;
+  return operand.spec ? !has_f32_block_scales(*operand.spec) : operand.dtype == DType::bf16;
 }
 
 class CudaOperationMemory final : public OperationMemory {
@@ -78,7 +78,8 @@ void CudaOperationMemory::arrange_fp8(const OperandShape& operand, Slot slot) {
 }
 
 void CudaOperationMemory::expand(const OperandShape& operand, Slot slot, bool to_f32) {
-  const bool is_packed = operand.spec && !is_fp8(operand) && operand.form == Form::packed;
+  const bool is_packed =
+      operand.spec && is_bf16(operand) && (operand.form == Form::packed || is_fp8(operand));
   if (!to_f32) {
     if (is_packed) need(slot, kBf16Bytes * elements(operand));
     return;
@@ -135,9 +136,7 @@ void CudaOperationMemory::mamba2(const Mamba2Shape& shape, std::int64_t kernel, 
   const std::int64_t tile = std::min(kTile, chunk);
   const double tiles = as_double(shape.batch * ceil_div(shape.sequence, tile));
   const double tile_states = tiles * as_double(shape.inner()) * as_double(shape.state);
-  const bool tensor_cores =
-      dtype == DType::bf16 && shape.head_dim == 64 && (shape.state == 64 || shape.state == 128);
-  if (tensor_cores) {
+  if (dtype == DType::bf16 && has_tensor_core_scan(shape)) {
     need(scan, 2 * kBf16Bytes * tile_states);  // states and their gradients
   } else {
     const double steps = 4 * tokens * as_double(shape.heads);

@@ -29,9 +29,14 @@ constexpr std::int64_t loss_chunk(std::int64_t tokens, std::int64_t vocab) {
   return std::min(tokens, std::max<std::int64_t>(1, kLogits / vocab / kUnit) * kUnit);
 }
 
-/// Whether Hopper's matrix units take an FP8 operand of [rows, depth] as it is. `transposed`: it was
-/// quantized the other way round. A block of 1x128 has its elements along the tensor's columns, which must
-/// then be the depth; the last block may be shorter.
+/// Whether code x block scale is not exact in BF16: FP8, but for one scale of the whole tensor.
+inline bool has_f32_block_scales(const QuantSpec& spec) {
+  return spec.format == Format::fp8 && !spec.block.is_whole();
+}
+
+/// Whether FP8 matrix units take an operand of [rows, depth] as it is. `transposed`: it was quantized the
+/// other way round. A block of 1x128 has its elements along the tensor's columns, which must then be the
+/// depth; the last block may be shorter.
 bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t depth, bool transposed);
 
 /// How the scales of such an operand lie for cuBLASLt: [depth / 128, rows] of 1x128, [rows / 128, depth /
@@ -48,12 +53,17 @@ constexpr bool keeps_scores(const AttentionShape& shape) {
   return shape.head_dim == 128 && shape.sequence % kRowsOfTile == 0;
 }
 
+/// Whether the scan has tensor core kernels for heads and states of these sizes.
+constexpr bool has_tensor_core_scan(const Mamba2Shape& shape) {
+  return (shape.head_dim == 64 || shape.head_dim == 80) && (shape.state == 64 || shape.state == 128);
+}
+
 /// Operations have memory of their own that grows to what was ever needed and stays.
 std::unique_ptr<OperationMemory> operation_memory();
 
 }  // namespace cuda
 
-/// On Hopper, whose matrix units take FP8, and with cuDNN.
+/// On a GPU whose matrix units take FP8, and with cuDNN.
 inline constexpr MemoryTraits kCudaMemory = {.operands_are_values = true,
                                              .operations = cuda::operation_memory};
 

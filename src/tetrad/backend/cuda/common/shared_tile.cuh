@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Matrices of BF16 in shared memory, for tensor_core.cuh. Vectors of 8 elements of a row are swapped among
-// themselves by the row's number, so that the same vector of 8 neighbouring rows lies in different banks.
+// Matrices of BF16 in shared memory, for tensor_core.cuh. The same vector of 8 elements of 8 neighbouring
+// rows has to lie in different banks: rows of multiples of 64 have their vectors swapped among themselves by
+// the row's number; others, multiples of 16, are a vector longer.
 
 #include "tetrad/backend/cuda/common/element.cuh"
 #include "tetrad/backend/cuda/common/tensor_core.cuh"
 
 namespace tetrad::cuda {
 
-/// [any, kCols], kCols a multiple of 64.
+/// [any, kCols], kCols a multiple of 16.
 template <int kCols>
 struct SharedTile {
   Bf16* data;
   int lane;  //!< the thread's in its warp
 
-  static constexpr int size(int rows) { return rows * kCols; }
+  static constexpr bool kSwaps = kCols % 64 == 0;
+  static constexpr int kStride = kSwaps ? kCols : kCols + 8;
+  static_assert(kCols % 16 == 0);
+
+  static constexpr int size(int rows) { return rows * kStride; }
 
   /// The address of vector `vector` (8 columns) of row `row`.
-  __device__ Bf16* at(int row, int vector) const { return data + row * kCols + ((vector ^ (row & 7)) * 8); }
+  __device__ Bf16* at(int row, int vector) const {
+    return data + row * kStride + (kSwaps ? vector ^ (row & 7) : vector) * 8;
+  }
   /// The address of two neighbours; `col` is even.
   __device__ std::uint32_t& pair(int row, int col) const {
     return *reinterpret_cast<std::uint32_t*>(at(row, col / 8) + col % 8);
@@ -27,8 +34,9 @@ struct SharedTile {
   template <int kThreads, int kRows>
   __device__ void copy_rows(const Bf16* from, std::int64_t stride, int there) const {
     constexpr int kVectors = kCols / 8;
-    constexpr int kStep = kThreads / kVectors;  // rows at a time; a multiple of 8, so that vectors stay
-    static_assert(kThreads % kVectors == 0 && kStep % 8 == 0 && kRows % kStep == 0);
+    // Rows at a time; a multiple of 8 where vectors are swapped, so that they stay.
+    constexpr int kStep = kSwaps ? kThreads / kVectors / 8 * 8 : kThreads / kVectors;
+    if (kThreads > kStep * kVectors && threadIdx.x >= kStep * kVectors) return;
     const int first = static_cast<int>(threadIdx.x) / kVectors;
     const int vector = static_cast<int>(threadIdx.x) % kVectors;
     const Bf16* source = from + first * stride + vector * 8;
@@ -37,7 +45,7 @@ struct SharedTile {
     for (int row = first; row < kRows; row += kStep) {
       copy_async(target, row < there ? source : from, row < there);
       source += kStep * stride;
-      target += kStep * kCols;
+      target += kStep * kStride;
     }
   }
 
@@ -58,6 +66,10 @@ struct SharedTile {
   __device__ void second(std::uint32_t (&out)[4], int row, int col) const {
     load_matrices(out, address(row, lane % 8, col, lane / 8));
   }
+  /// The same for 16 rows, the first 8 (out[0], out[1]) and the others (out[2], out[3]), and 16 columns.
+  __device__ void second_square(std::uint32_t (&out)[4], int row, int col) const {
+    load_matrices(out, address(row, lane / 16 * 8 + lane % 8, col, lane / 8 % 2));
+  }
   /// Second operands whose columns are columns of the matrix: 16 rows from `row`, and the 8 columns from
   /// `col` (out[0], out[1]) and from col + 8 (out[2], out[3]).
   __device__ void second_transposed(std::uint32_t (&out)[4], int row, int col) const {
@@ -67,7 +79,8 @@ struct SharedTile {
  private:
   /// at(row + lane_row, col / 8 + lane_vector).
   __device__ const Bf16* address(int row, int lane_row, int col, int lane_vector) const {
-    return data + row * kCols + lane_row * kCols + (((lane_vector ^ (lane_row & 7)) * 8) ^ col);
+    const Bf16* first = data + row * kStride + lane_row * kStride;
+    return kSwaps ? first + (((lane_vector ^ (lane_row & 7)) * 8) ^ col) : first + lane_vector * 8 + col;
   }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// BF16 matrix products of a warp, their operands' way through shared memory, and the cut of a 16 x 8 result
-// among the lanes: lane l has rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
+// Matrix products of a warp, of BF16 and of E4M3, their operands' way through shared memory, and the cut of a
+// 16 x 8 result among the lanes: lane l has rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
 
 #include <cstdint>
 
@@ -39,6 +39,19 @@ __device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], 
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// The same for a 16 x 32, b 32 x 8, four E4M3 codes in a register; from compute capability 8.9 on.
+__device__ inline void multiply_add_e4m3(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                         std::uint32_t b1) {
+#if __CUDA_ARCH__ >= 890
+  asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  __trap();
+#endif
 }
 
 /// What instructions on shared memory take for a pointer.

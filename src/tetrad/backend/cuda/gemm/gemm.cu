@@ -2,7 +2,9 @@
 #include "tetrad/backend/cuda/gemm/gemm.h"
 
 #include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
+#include "tetrad/backend/cuda/gemm/fp8_product.h"
 #include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/backend/cuda/gemm/scaled_operand.h"
 #include "tetrad/backend/cuda/layers/layers.h"
@@ -14,13 +16,16 @@ namespace tetrad::cuda {
 namespace {
 
 /// alpha = amax_a * amax_b / (range_a * range_b), as ops/gemm.h defines it; an operand without a tensor scale
-/// is 1 / 1.
+/// is 1 / 1, and FP8 with one scale for the tensor scale / 1.
 struct AlphaFactor {
   const float* amax = nullptr;
   Scaling scaling = Scaling::standard;
+  const float* scale = nullptr;
+  bool is_one() const { return amax == nullptr && scale == nullptr; }
 };
 
 __device__ inline QuantizedTensor::Factor factor_of(const AlphaFactor& operand) {
+  if (operand.scale != nullptr) return {*operand.scale, 1.0f};
   if (operand.amax == nullptr) return {1.0f, 1.0f};
   return {nvfp4::alpha_amax(*operand.amax, operand.scaling), nvfp4::tensor_range(operand.scaling)};
 }
@@ -33,7 +38,9 @@ __global__ void alpha_kernel(AlphaFactor a, AlphaFactor b, float* alpha) {
 
 AlphaFactor alpha_factor(const GemmOperand& operand) {
   const QuantizedTensor* tensor = operand.quantized();
-  if (tensor == nullptr || tensor->spec.format != Format::nvfp4) return {};
+  if (tensor == nullptr) return {};
+  if (tensor->spec.block.is_whole()) return {.scale = tensor->scales.as<float>()};
+  if (tensor->spec.format != Format::nvfp4) return {};
   return {tensor->device_amax.as<float>(), tensor->spec.scaling};
 }
 
@@ -41,7 +48,7 @@ AlphaFactor alpha_factor(const GemmOperand& operand) {
 const float* alpha_of(Device& device, const GemmOperand& a, const GemmOperand& b) {
   const AlphaFactor factor_a = alpha_factor(a);
   const AlphaFactor factor_b = alpha_factor(b);
-  if (factor_a.amax == nullptr && factor_b.amax == nullptr) return device.one();
+  if (factor_a.is_one() && factor_b.is_one()) return device.one();
   auto* computed = device.scratch<float>(Device::alpha, 1);
   alpha_kernel<<<1, 1, 0, device.stream()>>>(factor_a, factor_b, computed);
   check_launch();
@@ -53,16 +60,22 @@ const float* alpha_of(Device& device, const GemmOperand& a, const GemmOperand& b
 bool multiply_natively(Device& device, const GemmOperand& a, const GemmOperand& b,
                        const MutableMatrixView& out, const float* alpha, const float* beta) {
   if (!is_native_output(out)) return false;
-  if (is_native(Format::fp8, device.native_major()) && is_native_fp8(a) && is_native_fp8(b))
-    return multiply(device, fp8_operands(device, a, b), out, alpha, beta);
-  if (is_native(Format::nvfp4, device.native_major()) && is_native_nvfp4(a) && is_native_nvfp4(b))
+  const int capability = device.native_capability();
+  if (is_native(Format::fp8, capability) && is_native_fp8(a) && is_native_fp8(b)) {
+    const ScaledOperands operands = fp8_operands(device, a, b);
+    // Two operands in squares, for example, are a product that cuBLASLt does not have.
+    if (!has_fp8_in_blas(capability) || !multiply(device, operands, out, alpha, beta))
+      multiply_fp8(device, operands, out, alpha, beta);
+    return true;
+  }
+  if (is_native(Format::nvfp4, capability) && is_native_nvfp4(a) && is_native_nvfp4(b))
     return multiply(device, nvfp4_operands(device, a, b), out, alpha, beta);
   return false;
 }
 
 /// Whether the operand's values, without the tensor scale, are exact in BF16.
 bool is_bf16(const GemmOperand& operand) {
-  if (const QuantizedTensor* tensor = operand.quantized()) return tensor->spec.format != Format::fp8;
+  if (const QuantizedTensor* tensor = operand.quantized()) return !has_f32_block_scales(tensor->spec);
   return operand.dense()->dtype == DType::bf16;
 }
 
@@ -97,7 +110,7 @@ MatrixView dense(Device& device, const GemmOperand& operand, DType wanted, Devic
   }
   // f32 beside an f32 operand: rare, so the values take a detour.
   auto* values = device.scratch<float>(slot, lines * length);
-  if (tensor->spec.format == Format::fp8) {
+  if (has_f32_block_scales(tensor->spec)) {
     const MutableMatrixView decoded = mutable_view_of(values, tensor->rows, tensor->cols);
     dequantize(device, *tensor, decoded);
     return oriented(as_const(decoded));

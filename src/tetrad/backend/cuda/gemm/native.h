@@ -7,25 +7,29 @@
 
 namespace tetrad::cuda {
 
-/// Whether a device of compute capability `major`.x multiplies a format as it is, in cuBLASLt.
-constexpr bool is_native(Format format, int major) {
-  constexpr int kHopper = 9;
-  constexpr int kBlackwell = 10;
+/// Whether a device of a compute capability (90 for 9.0) multiplies a format as it is.
+constexpr bool is_native(Format format, int capability) {
+  constexpr int kAda = 89;
+  constexpr int kBlackwell = 100;
   switch (format) {
     case Format::fp8:
-      return major == kHopper;  // the only one with f32 scales of 128 values
+      return capability >= kAda;
     case Format::nvfp4:
-      return major >= kBlackwell;
+      return capability >= kBlackwell;
     case Format::mxfp4:
       break;  // cuBLASLt has E8M0 scales for eight-bit elements only
   }
   return false;
 }
 
+/// Whether cuBLASLt has FP8 products with f32 scales of 128 values: on Hopper alone. Elsewhere fp8_product.h
+/// has.
+constexpr bool has_fp8_in_blas(int capability) { return capability / 10 == 9; }
+
 /// What a quantizer leaves where an operand is wanted: codes if they are multiplied as they are, and always
 /// of FP8, whose values are not exact in BF16.
-constexpr Form operand_form(Format format, int major) {
-  return format == Format::fp8 || is_native(format, major) ? Form::packed : Form::operand;
+constexpr Form operand_form(Format format, int capability) {
+  return format == Format::fp8 || is_native(format, capability) ? Form::packed : Form::operand;
 }
 
 /// Whether the native products of these formats take this operand.

@@ -34,7 +34,7 @@ struct ScaledOperands {
 // From operands that are both native (native.h). What has to be rearranged is written to Device::operand_a
 // and operand_b.
 
-/// FP8 as Hopper's matrix units take it.
+/// FP8 as cuBLASLt and multiply_fp8() take it.
 ScaledOperands fp8_operands(Device& device, const GemmOperand& a, const GemmOperand& b);
 /// NVFP4 as Blackwell's do.
 ScaledOperands nvfp4_operands(Device& device, const GemmOperand& a, const GemmOperand& b);

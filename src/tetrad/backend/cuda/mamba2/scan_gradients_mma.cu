@@ -2,7 +2,10 @@
 // The gradients of the scan on tensor cores, from the states around each tile (scan_gradients.cu has the
 // formulas). A block takes a tile of a group, whose heads share B and C, and its heads one after the other,
 // so that the sums over heads stay in registers. Of 16 warps, warp w has tokens 16 (w / 4) … and quarter
-// w % 4 of whatever the other dimension is: tokens, channels or state.
+// w % 4 of whatever the other dimension is: tokens, channels or state. Heads of 80 have a fifth part of 16
+// channels, for which the warps with w / 4 = w % 4 take a second turn.
+
+#include <iterator>
 
 #include "tetrad/backend/cuda/common/launch.cuh"
 #include "tetrad/backend/cuda/mamba2/scan_gradients_mma.cuh"
@@ -48,9 +51,9 @@ struct GradientTask {
 };
 
 /// The copies of what a head reads, into the buffers of its turn.
-template <int kState>
+template <int kHeadDim, int kState>
 __device__ inline void fetch_head(const GradientOp& op, const GradientTask& task, int turn,
-                                  GradientMemory<kState>& memory) {
+                                  GradientMemory<kHeadDim, kState>& memory) {
   const int head = task.head + turn;
   const std::int64_t state = task.index(op.shape, head) * kHeadDim * kState;
   SharedTile<kHeadDim>{memory.x[turn % 2], 0}.template copy_rows<kGradientThreads, kTile>(
@@ -65,13 +68,13 @@ __device__ inline void fetch_head(const GradientOp& op, const GradientTask& task
 }
 
 /// One warp: from all shares of the head's steps to ddt and the sums for the parameters.
-template <int kState>
+template <int kHeadDim, int kState>
 __device__ inline void finish_head(const GradientOp& op, const GradientTask& task, int turn,
-                                   GradientMemory<kState>& memory) {
+                                   GradientMemory<kHeadDim, kState>& memory) {
   const int head = task.head + turn;
   const float rate = -expf(op.in.a_log[head]);
   const int lane = static_cast<int>(threadIdx.x);
-  const StepGradients steps = sum_step_gradients<kState>(turn, memory);
+  const StepGradients steps = sum_step_gradients(turn, memory);
   float dt_bias_sum = 0;
   float a_sum = 0;
 #pragma unroll
@@ -85,7 +88,7 @@ __device__ inline void finish_head(const GradientOp& op, const GradientTask& tas
   }
   dt_bias_sum = warp_sum(dt_bias_sum);
   a_sum = warp_sum(a_sum);
-  const float d_sum = warp_sum(lane < kGradientWarps ? memory.d_sums[lane] : 0.0f);
+  const float d_sum = warp_sum(lane < std::ssize(memory.d_sums) ? memory.d_sums[lane] : 0.0f);
   if (lane == 0) {
     float* sums = op.sums + (task.batch * task.tiles + task.tile) * 3 * op.shape.heads + head;
     sums[0] = dt_bias_sum;
@@ -103,10 +106,23 @@ __device__ inline void store_keys(const GradientTask& task, const GradientPlace&
              t + 8 < task.length ? first + 8 * out.stride : nullptr);
 }
 
-template <int kState>
+/// Those of the warp's tokens and a part of 16 channels.
+template <int kHeadDim, int kState>
+__device__ inline void store_input_gradients(const GradientOp& op, const GradientTask& task,
+                                             const GradientPlace& place, int part, int turn,
+                                             GradientMemory<kHeadDim, kState>& memory) {
+  const int head = task.head + turn;
+  PairStrip dx = {};
+  differentiate_inputs(place, part, turn, memory.steps[turn % 2], op.in.d[head], memory, dx);
+  const int s = place.token + place.row;
+  Bf16* out = op.dx.row(task.row + s) + head * kHeadDim + part * 16;
+  store_rows(dx, s < task.length ? out : nullptr, s + 8 < task.length ? out + 8 * op.dx.stride : nullptr);
+}
+
+template <int kHeadDim, int kState>
 __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(GradientOp op) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
-  auto& memory = *reinterpret_cast<GradientMemory<kState>*>(shared_bytes);
+  auto& memory = *reinterpret_cast<GradientMemory<kHeadDim, kState>*>(shared_bytes);
   const GradientTask task(op.shape);
   const bool is_first_warp = threadIdx.x < kWarp;
   SharedTile<kState>{memory.b, 0}.template copy_rows<kGradientThreads, kTile>(
@@ -126,7 +142,7 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
   PairStrip dproducts = {};  // its gradient, summed over heads
   KeyStrip<kState> db = {};
   KeyStrip<kState> dc = {};
-  multiply_keys<kState>(GradientPlace(static_cast<int>(threadIdx.x)), memory, products);
+  multiply_keys(GradientPlace(static_cast<int>(threadIdx.x)), memory, products);
 
   for (int turn = 0; turn < task.heads; ++turn) {
     const GradientPlace place(hidden(static_cast<int>(threadIdx.x)));
@@ -141,14 +157,12 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
       if (turn > 0) finish_head(op, task, turn - 1, memory);
       if (!is_last) raw.load(all_steps, task.row, task.tile * kTile, head + 1, task.length);
     }
-    differentiate_mix<kState>(place, turn, steps, memory, products, dproducts);
+    differentiate_mix(place, turn, steps, memory, products, dproducts);
     __syncthreads();  // mix and shares are there
-    float dx[2][4] = {};
-    differentiate_inputs<kState>(place, turn, steps, op.in.d[head], memory, dx);
-    const int s = place.token + place.row;
-    Bf16* out = op.dx.row(task.row + s) + head * kHeadDim + place.quarter * 16;
-    store_rows(dx, s < task.length ? out : nullptr, s + 8 < task.length ? out + 8 * op.dx.stride : nullptr);
-    differentiate_keys<kState>(place, turn, steps, memory, db, dc);
+    store_input_gradients(op, task, place, place.quarter, turn, memory);
+    if (memory.kParts > kQuarters && place.token == 16 * place.quarter)
+      store_input_gradients(op, task, place, kQuarters, turn, memory);
+    differentiate_keys(place, turn, steps, memory, db, dc);
     sum_segments(memory);
     if (is_first_warp && !is_last) raw.compute(all_steps, head + 1, memory.steps[(turn + 1) % 2]);
     __syncthreads();  // the segments' sums are there
@@ -160,17 +174,17 @@ __global__ void __launch_bounds__(kGradientThreads, 1) gradients_kernel(Gradient
   store_pairs(place, dproducts, memory);
   __syncthreads();
   if (is_first_warp) finish_head(op, task, task.heads - 1, memory);
-  differentiate_products<kState>(place, memory, db, dc);
+  differentiate_products(place, memory, db, dc);
   store_keys<kState>(task, place, op.db, db);
   store_keys<kState>(task, place, op.dc, dc);
 }
 
-template <int kState>
+template <int kHeadDim, int kState>
 void launch_gradients(Device& device, const GradientOp& op) {
-  constexpr std::size_t kBytes = sizeof(GradientMemory<kState>);
+  constexpr std::size_t kBytes = sizeof(GradientMemory<kHeadDim, kState>);
   const std::int64_t tiles = ceil_div(op.shape.sequence, kTile);
   launch_with_shared(device, op.shape.batch * tiles * op.shape.groups, kGradientThreads, kBytes,
-                     gradients_kernel<kState>, op);
+                     gradients_kernel<kHeadDim, kState>, op);
 }
 
 }  // namespace
@@ -178,7 +192,7 @@ void launch_gradients(Device& device, const GradientOp& op) {
 bool fits_tensor_cores(const Device& device, const ScanBackward& op) {
   return fits_tensor_cores(device, ScanForward{op.shape, op.in, op.dx, nullptr}) &&
          is_wide(op.chunk_states) && is_wide(op.dy) && is_wide(op.db) && is_wide(op.dc) &&
-         device.properties().sharedMemPerBlockOptin >= sizeof(GradientMemory<128>);
+         device.properties().sharedMemPerBlockOptin >= sizeof(GradientMemory<80, 128>);
 }
 
 void scan_mma_gradients(Device& device, const ScanBackward& op, const Bf16* states, const Bf16* dstates,
@@ -193,10 +207,8 @@ void scan_mma_gradients(Device& device, const ScanBackward& op, const Bf16* stat
                                view_as<Bf16>(op.dc),
                                view_as<Bf16>(op.ddt),
                                sums};
-  if (op.shape.state == 64)
-    launch_gradients<64>(device, gradient_op);
-  else
-    launch_gradients<128>(device, gradient_op);
+  with_sizes(op.shape,
+             [&](auto head_dim, auto state) { launch_gradients<head_dim, state>(device, gradient_op); });
 }
 
 }  // namespace tetrad::cuda

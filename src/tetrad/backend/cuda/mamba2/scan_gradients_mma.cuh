@@ -12,8 +12,9 @@ inline constexpr int kSegments = kGradientThreads / kTile;  //!< parts of a colu
 inline constexpr int kSegment = kTile / kSegments;
 inline constexpr int kQuarters = 4;
 
-template <int kState>
+template <int kHeadDim, int kState>
 struct GradientMemory {
+  static constexpr int kParts = kHeadDim / 16;  //!< of the channels
   // What a group has.
   alignas(128) Bf16 b[SharedTile<kState>::size(kTile)];
   alignas(128) Bf16 c[SharedTile<kState>::size(kTile)];
@@ -28,10 +29,10 @@ struct GradientMemory {
   alignas(16) float shares[kTile][kTile + 8];  //!< padded for the banks; dmix * products * decays, then their
                                                //!< sums down the columns
   float segments[kSegments][kTile];            //!< sums of pieces of those columns
-  float dlog[kTile];                //!< gradients of the decays' logarithms, from pairs in the tile
-  float later[kQuarters][kTile];    //!< shares through the state before, of quarters of the state …
-  float earlier[kQuarters][kTile];  //!< … and after, of quarters of the channels
-  float d_sums[kGradientWarps];
+  float dlog[kTile];              //!< gradients of the decays' logarithms, from pairs in the tile
+  float later[kQuarters][kTile];  //!< shares through the state before, of quarters of the state …
+  float earlier[kParts][kTile];   //!< … and after, of parts of the channels
+  float d_sums[kTile / 16 * kParts];
   float across[2][kGradientWarps];  //!< state times dstate; of two turns, because one is read in the next
 };
 
@@ -61,9 +62,9 @@ template <int kState>
 using KeyStrip = float[kState / kQuarters / 8][4];
 
 /// C . B^T.
-template <int kState>
-__device__ inline void multiply_keys(const GradientPlace& place, const GradientMemory<kState>& memory,
-                                     PairStrip& products) {
+template <int kHeadDim, int kState>
+__device__ inline void multiply_keys(const GradientPlace& place,
+                                     const GradientMemory<kHeadDim, kState>& memory, PairStrip& products) {
   if (!place.has_pairs()) return;
   const SharedTile<kState> b{const_cast<Bf16*>(memory.b), place.lane};
   const SharedTile<kState> c{const_cast<Bf16*>(memory.c), place.lane};
@@ -84,8 +85,8 @@ __device__ inline void multiply_keys(const GradientPlace& place, const GradientM
 }
 
 /// The warp's share of state times dstate, whose elements lie in the same order.
-template <int kState>
-__device__ inline void multiply_states(int turn, GradientMemory<kState>& memory) {
+template <int kHeadDim, int kState>
+__device__ inline void multiply_states(int turn, GradientMemory<kHeadDim, kState>& memory) {
   constexpr int kVectors = kHeadDim * kState / 8;
   const auto* state = reinterpret_cast<const uint4*>(memory.state[turn % 2]);
   const auto* dstate = reinterpret_cast<const uint4*>(memory.dstate[turn % 2]);
@@ -113,27 +114,22 @@ __device__ inline void store_split(Bf16 (&to)[2][SharedTile<kTile>::size(kTile)]
 }
 
 /// With dmix = dy . x^T: mix, the products' gradient (added), and the shares of the steps.
-template <int kState>
+template <int kHeadDim, int kState>
 __device__ inline void differentiate_mix(const GradientPlace& place, int turn, const TileSteps& steps,
-                                         GradientMemory<kState>& memory, const PairStrip& products,
+                                         GradientMemory<kHeadDim, kState>& memory, const PairStrip& products,
                                          PairStrip& dproducts) {
   if (!place.has_pairs()) return;
   const SharedTile<kHeadDim> x{memory.x[turn % 2], place.lane};
   const SharedTile<kHeadDim> dy{memory.dy[turn % 2], place.lane};
   PairStrip dmix = {};
 #pragma unroll
-  for (int p = 0; p < kHeadDim; p += 32) {
-    std::uint32_t left[4];
-    std::uint32_t right[4];
-    std::uint32_t other[4];
-    dy.first(left, place.token, p);
-    dy.first(right, place.token, p + 16);
-#pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      x.second(other, 16 * place.quarter + 8 * tile, p);
-      multiply_add(dmix[tile], left, other[0], other[1]);
-      multiply_add(dmix[tile], right, other[2], other[3]);
-    }
+  for (int p = 0; p < kHeadDim; p += 16) {
+    std::uint32_t gradients[4];
+    std::uint32_t inputs[4];
+    dy.first(gradients, place.token, p);
+    x.second_square(inputs, 16 * place.quarter, p);
+    multiply_add(dmix[0], gradients, inputs[0], inputs[1]);
+    multiply_add(dmix[1], gradients, inputs[2], inputs[3]);
   }
 #pragma unroll
   for (int tile = 0; tile < 2; ++tile)
@@ -169,15 +165,16 @@ __device__ inline void store_row_sums(const GradientPlace& place, const float (&
   }
 }
 
-/// dx = weight * (B . dstate^T) + D * dy + mix^T . dy, for the warp's tokens and 16 channels.
-template <int kState>
-__device__ inline void differentiate_inputs(const GradientPlace& place, int turn, const TileSteps& steps,
-                                            float d, GradientMemory<kState>& memory, PairStrip& dx) {
+/// dx = weight * (B . dstate^T) + D * dy + mix^T . dy, for the warp's tokens and a part of 16 channels.
+template <int kHeadDim, int kState>
+__device__ inline void differentiate_inputs(const GradientPlace& place, int part, int turn,
+                                            const TileSteps& steps, float d,
+                                            GradientMemory<kHeadDim, kState>& memory, PairStrip& dx) {
   const SharedTile<kState> b{memory.b, place.lane};
   const SharedTile<kState> dstate{memory.dstate[turn % 2], place.lane};
   const SharedTile<kHeadDim> x{memory.x[turn % 2], place.lane};
   const SharedTile<kHeadDim> dy{memory.dy[turn % 2], place.lane};
-  const int channel = 16 * place.quarter;
+  const int channel = 16 * part;
 #pragma unroll
   for (int n = 0; n < kState; n += 32) {
     std::uint32_t left[4];
@@ -207,18 +204,18 @@ __device__ inline void differentiate_inputs(const GradientPlace& place, int turn
       values[0] = values[0] * steps.weight[s] + d * first_of(gradients);
       values[1] = values[1] * steps.weight[s] + d * second_of(gradients);
     }
-  store_row_sums(place, shares, memory.earlier[place.quarter]);
+  store_row_sums(place, shares, memory.earlier[part]);
   d_sum = warp_sum(d_sum);
-  if (place.lane == 0) memory.d_sums[place.warp] = d_sum;
+  if (place.lane == 0) memory.d_sums[place.token / 16 * memory.kParts + part] = d_sum;
 #pragma unroll
   for (int t = 0; t < kTile; t += 16) {
     if (t < place.token) continue;
     std::uint32_t other[4];
     dy.second_transposed(other, t, channel);
 #pragma unroll
-    for (int part = 0; part < 2; ++part) {
+    for (auto& half : memory.mix) {
       std::uint32_t mix[4];
-      SharedTile<kTile>{memory.mix[part], place.lane}.first_transposed(mix, t, place.token);
+      SharedTile<kTile>{half, place.lane}.first_transposed(mix, t, place.token);
       multiply_add(dx[0], mix, other[0], other[1]);
       multiply_add(dx[1], mix, other[2], other[3]);
     }
@@ -226,7 +223,7 @@ __device__ inline void differentiate_inputs(const GradientPlace& place, int turn
 }
 
 /// a . b for the warp's tokens and its quarter of the state.
-template <int kState>
+template <int kHeadDim, int kState>
 __device__ inline void multiply_state(const GradientPlace& place, const SharedTile<kHeadDim>& a,
                                       const SharedTile<kState>& b, KeyStrip<kState>& out) {
 #pragma unroll
@@ -244,15 +241,15 @@ __device__ inline void multiply_state(const GradientPlace& place, const SharedTi
 }
 
 /// What reaches C through the state before the tile, and B through the one after it.
-template <int kState>
+template <int kHeadDim, int kState>
 __device__ inline void differentiate_keys(const GradientPlace& place, int turn, const TileSteps& steps,
-                                          GradientMemory<kState>& memory, KeyStrip<kState>& db,
+                                          GradientMemory<kHeadDim, kState>& memory, KeyStrip<kState>& db,
                                           KeyStrip<kState>& dc) {
   constexpr int kTiles = kState / kQuarters / 8;
   {
     KeyStrip<kState> from_state = {};
-    multiply_state<kState>(place, {memory.dy[turn % 2], place.lane}, {memory.state[turn % 2], place.lane},
-                           from_state);
+    multiply_state<kHeadDim, kState>(place, {memory.dy[turn % 2], place.lane},
+                                     {memory.state[turn % 2], place.lane}, from_state);
     const SharedTile<kState> c{memory.c, place.lane};
     float shares[2] = {};
 #pragma unroll
@@ -270,8 +267,8 @@ __device__ inline void differentiate_keys(const GradientPlace& place, int turn, 
     store_row_sums(place, shares, memory.later[place.quarter]);
   }
   KeyStrip<kState> from_state = {};
-  multiply_state<kState>(place, {memory.x[turn % 2], place.lane}, {memory.dstate[turn % 2], place.lane},
-                         from_state);
+  multiply_state<kHeadDim, kState>(place, {memory.x[turn % 2], place.lane},
+                                   {memory.dstate[turn % 2], place.lane}, from_state);
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile)
 #pragma unroll
@@ -280,9 +277,9 @@ __device__ inline void differentiate_keys(const GradientPlace& place, int turn, 
 }
 
 /// The pairs' gradients of all heads, where mix was.
-template <int kState>
+template <int kHeadDim, int kState>
 __device__ inline void store_pairs(const GradientPlace& place, const PairStrip& dproducts,
-                                   GradientMemory<kState>& memory) {
+                                   GradientMemory<kHeadDim, kState>& memory) {
   if (!place.has_pairs()) return;
 #pragma unroll
   for (int tile = 0; tile < 2; ++tile)
@@ -293,9 +290,10 @@ __device__ inline void store_pairs(const GradientPlace& place, const PairStrip& 
 }
 
 /// dc += dproducts . B, db += dproducts^T . C.
-template <int kState>
-__device__ inline void differentiate_products(const GradientPlace& place, GradientMemory<kState>& memory,
-                                              KeyStrip<kState>& db, KeyStrip<kState>& dc) {
+template <int kHeadDim, int kState>
+__device__ inline void differentiate_products(const GradientPlace& place,
+                                              GradientMemory<kHeadDim, kState>& memory, KeyStrip<kState>& db,
+                                              KeyStrip<kState>& dc) {
   const SharedTile<kState> b{memory.b, place.lane};
   const SharedTile<kState> c{memory.c, place.lane};
 #pragma unroll 1  // registers are few, and this is done once

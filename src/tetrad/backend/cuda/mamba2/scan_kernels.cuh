@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The parts of the scan: on tensor cores (BF16 activations, head_dim 64, state 64 or 128, aligned views,
-// chunks of whole tiles), and in f32 for every other shape and type.
+// The parts of the scan: on tensor cores (BF16 activations, head_dim 64 or 80, state 64 or 128, aligned
+// views, chunks of whole tiles), and in f32 for every other shape and type.
 
 #include "tetrad/backend/cuda/mamba2/scan.cuh"
 

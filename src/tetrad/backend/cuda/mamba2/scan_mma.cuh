@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the tensor core kernels of the scan share. A block has 8 warps; where it works on a state, warp w has
-// channels 16 (w / 2) … of the head and half w % 2 of the state, all in registers.
+// What the tensor core kernels of the scan share. Where a block works on a state, it has two warps for each
+// 16 channels of the head: warp w has channels 16 (w / 2) … and half w % 2 of the state, all in registers.
+
+#include <type_traits>
 
 #include "tetrad/backend/cuda/common/math.cuh"
 #include "tetrad/backend/cuda/common/reduce.cuh"
@@ -10,8 +12,23 @@
 
 namespace tetrad::cuda {
 
-inline constexpr int kHeadDim = 64;
-inline constexpr int kScanThreads = 256;
+template <int kHeadDim>
+inline constexpr int kScanThreads = kHeadDim / 16 * 2 * kWarp;
+
+/// Calls body(head_dim, state) with both as constants, for sizes that there are kernels for.
+template <typename Body>
+void with_sizes(const Mamba2Shape& shape, const Body& body) {
+  const auto with_head = [&](auto head_dim) {
+    if (shape.state == 64)
+      body(head_dim, std::integral_constant<int, 64>{});
+    else
+      body(head_dim, std::integral_constant<int, 128>{});
+  };
+  if (shape.head_dim == 64)
+    with_head(std::integral_constant<int, 64>{});
+  else
+    with_head(std::integral_constant<int, 80>{});
+}
 
 /// A sum of logarithms in two f32: what the first has no digits for is in the second.
 struct LongLog {
@@ -105,7 +122,7 @@ struct RawSteps {
   }
 };
 
-/// A warp's share of a head's state, [kHeadDim, kState] in f32.
+/// A warp's share of a head's state, [head_dim, kState] in f32.
 template <int kState>
 struct StateShare {
   static constexpr int kTiles = kState / 2 / 8;  //!< results of 16 x 8
@@ -152,6 +169,7 @@ struct StateShare {
 
   /// this = decay * this + sum over t of factors[t] * a[t] outer b[t]. The scaled a, which is f32, goes in as
   /// the sum of two BF16 values: states keep 16 bits.
+  template <int kHeadDim>
   __device__ void advance(int thread, float decay, const SharedTile<kHeadDim>& a, const SharedTile<kState>& b,
                           const float* factors) {
     const int lane = thread % kWarp;
@@ -215,6 +233,17 @@ __device__ inline void store_rows(const float (&tiles)[kTiles][4], Bf16* first, 
     Bf16* row = half == 0 ? first : second;
     if (row != nullptr)
       *reinterpret_cast<uint4*>(row + threadIdx.x % 4 * 8) = {words[0], words[1], words[2], words[3]};
+  }
+}
+
+/// The same for one tile and its 8 columns.
+__device__ inline void store_tile(const float (&tile)[4], Bf16* first, Bf16* second) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    Bf16* row = half == 0 ? first : second;
+    if (row != nullptr)
+      *reinterpret_cast<std::uint32_t*>(row + threadIdx.x % 4 * 2) =
+          pack_bf16(tile[2 * half], tile[2 * half + 1]);
   }
 }
 

@@ -9,7 +9,7 @@
 namespace tetrad::cuda {
 namespace {
 
-template <int kState>
+template <int kHeadDim, int kState>
 struct StatesMemory {
   alignas(128) Bf16 rows[2][SharedTile<kHeadDim>::size(kTile)];
   alignas(128) Bf16 keys[2][SharedTile<kState>::size(kTile)];
@@ -19,14 +19,14 @@ struct StatesMemory {
 /// Forwards: state = total decay * state + sum of weight * x outer B, written before each tile.
 /// Backwards: gradient = total decay * gradient + sum of left * dy outer C, written after each tile.
 /// Both are written in BF16, as which the products take them.
-template <int kState, bool kForwards>
+template <bool kForwards>
 struct Passing {
   View<const Bf16> rows;  //!< x or dy
   View<const Bf16> keys;  //!< B or C
   ScanSteps steps;
   std::int64_t runs;   //!< in a sequence
-  const float* start;  //!< [batch, runs, heads, kHeadDim, kState]; null: zeros
-  Bf16* out;           //!< [batch, tiles, heads, kHeadDim, kState]
+  const float* start;  //!< [batch, runs, heads, head_dim, state]; null: zeros
+  Bf16* out;           //!< [batch, tiles, heads, head_dim, state]
 };
 
 template <int kState>
@@ -37,11 +37,11 @@ __device__ inline void store_state(int thread, const StateShare<kState>& state, 
   if constexpr (kState == 128) store_rows<4>(state.of, first + 32, first + 8 * kState + 32);
 }
 
-template <int kState, bool kForwards>
-__global__ void __launch_bounds__(kScanThreads, 2)
-    pass_states_kernel(Mamba2Shape shape, Passing<kState, kForwards> op) {
+template <int kHeadDim, int kState, bool kForwards>
+__global__ void __launch_bounds__(kScanThreads<kHeadDim>, 2)
+    pass_states_kernel(Mamba2Shape shape, Passing<kForwards> op) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
-  auto& memory = *reinterpret_cast<StatesMemory<kState>*>(shared_bytes);
+  auto& memory = *reinterpret_cast<StatesMemory<kHeadDim, kState>*>(shared_bytes);
   const std::int64_t head = blockIdx.x % shape.heads;
   const std::int64_t group = head / (shape.heads / shape.groups);
   const std::int64_t run = blockIdx.x / shape.heads % op.runs;
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(kScanThreads, 2)
     return left < kTile ? static_cast<int>(left) : kTile;
   };
   const auto fetch = [&](int i) {
-    SharedTile<kHeadDim>{memory.rows[i % 2], 0}.template copy_rows<kScanThreads, kTile>(
+    SharedTile<kHeadDim>{memory.rows[i % 2], 0}.template copy_rows<kScanThreads<kHeadDim>, kTile>(
         op.rows.row(row_of(i)) + head * kHeadDim, op.rows.stride, length_of(i));
-    SharedTile<kState>{memory.keys[i % 2], 0}.template copy_rows<kScanThreads, kTile>(
+    SharedTile<kState>{memory.keys[i % 2], 0}.template copy_rows<kScanThreads<kHeadDim>, kTile>(
         op.keys.row(row_of(i)) + group * kState, op.keys.stride, length_of(i));
     commit_copies();
   };
@@ -89,44 +89,33 @@ __global__ void __launch_bounds__(kScanThreads, 2)
     store_state(thread, state, op.out + ((batch * tiles + tile_of(i)) * shape.heads + head) * kSize);
     if (is_last) return;
     const TileSteps& steps = memory.steps[i % 2];
-    state.advance(thread, steps.total(), {memory.rows[i % 2], thread % kWarp},
+    state.advance(thread, steps.total(), SharedTile<kHeadDim>{memory.rows[i % 2], thread % kWarp},
                   {memory.keys[i % 2], thread % kWarp}, kForwards ? steps.weight : steps.left);
     if (is_first_warp) raw.compute(op.steps, head, memory.steps[(i + 1) % 2]);
   }
 }
 
-template <int kState, bool kForwards>
-void launch_passing(Device& device, const Mamba2Shape& shape, const Passing<kState, kForwards>& op) {
-  constexpr std::size_t kBytes = sizeof(StatesMemory<kState>);
-  launch_with_shared(device, shape.batch * op.runs * shape.heads, kScanThreads, kBytes,
-                     pass_states_kernel<kState, kForwards>, shape, op);
-}
-
-template <typename Body>
-void with_state(std::int64_t state, const Body& body) {
-  if (state == 64)
-    body(std::integral_constant<int, 64>{});
-  else
-    body(std::integral_constant<int, 128>{});
+template <int kHeadDim, int kState, bool kForwards>
+void launch_passing(Device& device, const Mamba2Shape& shape, const Passing<kForwards>& op) {
+  constexpr std::size_t kBytes = sizeof(StatesMemory<kHeadDim, kState>);
+  launch_with_shared(device, shape.batch * op.runs * shape.heads, kScanThreads<kHeadDim>, kBytes,
+                     pass_states_kernel<kHeadDim, kState, kForwards>, shape, op);
 }
 
 }  // namespace
 
 void scan_mma_tile_states(Device& device, const ScanBackward& op, Bf16* states) {
-  with_state(op.shape.state, [&](auto state) {
-    launch_passing<state, true>(
-        device, op.shape,
-        {view_as<Bf16>(op.in.x), view_as<Bf16>(op.in.b), steps_of(views_of<Bf16>(op.in)), op.shape.chunks(),
-         op.chunk_states, states});
-  });
+  const Passing<true> passing{view_as<Bf16>(op.in.x), view_as<Bf16>(op.in.b), steps_of(views_of<Bf16>(op.in)),
+                              op.shape.chunks(),      op.chunk_states,        states};
+  with_sizes(op.shape,
+             [&](auto head_dim, auto state) { launch_passing<head_dim, state>(device, op.shape, passing); });
 }
 
 void scan_mma_state_gradients(Device& device, const ScanBackward& op, Bf16* dstates) {
-  with_state(op.shape.state, [&](auto state) {
-    launch_passing<state, false>(
-        device, op.shape,
-        {view_as<Bf16>(op.dy), view_as<Bf16>(op.in.c), steps_of(views_of<Bf16>(op.in)), 1, nullptr, dstates});
-  });
+  const Passing<false> passing{
+      view_as<Bf16>(op.dy), view_as<Bf16>(op.in.c), steps_of(views_of<Bf16>(op.in)), 1, nullptr, dstates};
+  with_sizes(op.shape,
+             [&](auto head_dim, auto state) { launch_passing<head_dim, state>(device, op.shape, passing); });
 }
 
 }  // namespace tetrad::cuda

@@ -9,8 +9,8 @@ namespace tetrad::cuda {
 // The gradient of the logarithm of decay r is the sum of dmix * mix over all t >= r > s. Three steps with
 // barriers in between: sums of segments of columns, sums from every row down its column, sums of rows.
 
-template <int kState>
-__device__ inline void sum_segments(GradientMemory<kState>& memory) {
+template <int kHeadDim, int kState>
+__device__ inline void sum_segments(GradientMemory<kHeadDim, kState>& memory) {
   const int s = static_cast<int>(threadIdx.x) % kTile;
   const int segment = static_cast<int>(threadIdx.x) / kTile;
   float sum = 0;
@@ -22,8 +22,8 @@ __device__ inline void sum_segments(GradientMemory<kState>& memory) {
   memory.segments[segment][s] = sum;
 }
 
-template <int kState>
-__device__ inline void sum_below(const TileSteps& steps, GradientMemory<kState>& memory) {
+template <int kHeadDim, int kState>
+__device__ inline void sum_below(const TileSteps& steps, GradientMemory<kHeadDim, kState>& memory) {
   const int s = static_cast<int>(threadIdx.x) % kTile;
   const int segment = static_cast<int>(threadIdx.x) / kTile;
   float below = 0;
@@ -37,8 +37,8 @@ __device__ inline void sum_below(const TileSteps& steps, GradientMemory<kState>&
   }
 }
 
-template <int kState>
-__device__ inline void sum_decays(GradientMemory<kState>& memory) {
+template <int kHeadDim, int kState>
+__device__ inline void sum_decays(GradientMemory<kHeadDim, kState>& memory) {
   constexpr int kLanes = kGradientThreads / kTile;  // that share a row
   const int row = static_cast<int>(threadIdx.x) / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -57,8 +57,8 @@ struct StepGradients {
 };
 
 /// One warp, two neighbouring tokens for each lane: adds up all shares of the steps.
-template <int kState>
-__device__ inline StepGradients sum_step_gradients(int turn, const GradientMemory<kState>& memory) {
+template <int kHeadDim, int kState>
+__device__ inline StepGradients sum_step_gradients(int turn, const GradientMemory<kHeadDim, kState>& memory) {
   const TileSteps& steps = memory.steps[turn % 2];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const float across = steps.total() * warp_sum(lane < kGradientWarps ? memory.across[turn % 2][lane] : 0.0f);
@@ -70,10 +70,8 @@ __device__ inline StepGradients sum_step_gradients(int turn, const GradientMemor
     const int t = 2 * lane + i;
     float share = 0;
     later[i] = 0;
-    for (int quarter = 0; quarter < kQuarters; ++quarter) {
-      later[i] += memory.later[quarter][t];
-      share += memory.earlier[quarter][t];
-    }
+    for (const auto& of_quarter : memory.later) later[i] += of_quarter[t];
+    for (const auto& of_part : memory.earlier) share += of_part[t];
     float through = 0;
     for (int segment = 0; segment < kSegments; ++segment) through += memory.segments[segment][t];
     out.ddt[i] = through + steps.reaching[t] * share;

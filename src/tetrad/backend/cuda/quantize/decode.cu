@@ -106,7 +106,8 @@ void decode_values(Device& device, const QuantizedTensor& tensor, const MutableM
 }
 
 void decode_operand(Device& device, const QuantizedTensor& tensor, Bf16* out) {
-  const DecodeProblem problem = make_problem(tensor);
+  DecodeProblem problem = make_problem(tensor);
+  if (tensor.spec.block.is_whole()) problem.scales = device.one();  // the tensor's is in alpha
   const bool row_major = tensor.order == CodeOrder::row_major;
   const std::int64_t threads = problem.rows / 4 * (problem.cols / kElements);
   const bool vectors = problem.rows % 4 == 0 && reinterpret_cast<std::uintptr_t>(out) % sizeof(uint2) == 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/backend/cuda/quantize/decode.h"
 #include "tetrad/backend/cuda/quantize/kernels.h"
@@ -50,7 +51,8 @@ void prepare(Device& device, const MatrixView& consumed, const QuantSpec& spec,
   out.rows = consumed.rows;
   out.cols = consumed.cols;
   out.order = options.order;
-  out.form = options.form == Form::operand ? operand_form(spec.format, device.native_major()) : Form::packed;
+  out.form =
+      options.form == Form::operand ? operand_form(spec.format, device.native_capability()) : Form::packed;
   out.amax = 0;  // not known here unless statistics are asked for
   const auto reuse = [&](Buffer& buffer, std::int64_t bytes) {
     if (buffer.refit(static_cast<std::size_t>(bytes))) return;
@@ -242,8 +244,9 @@ void dequantize(Device& device, const QuantizedTensor& tensor, const MutableMatr
 }
 
 void expand(Device& device, const QuantizedTensor& tensor, Bf16* out) {
-  TETRAD_CHECK(tensor.spec.format != Format::fp8 && tensor.form == Form::packed,
-               "expand: only packed NVFP4 and MXFP4 tensors are expanded, not {}", describe(tensor.spec));
+  TETRAD_CHECK(!has_f32_block_scales(tensor.spec) && tensor.form == Form::packed,
+               "expand: only packed tensors whose values are exact in BF16 are expanded, not {}",
+               describe(tensor.spec));
   decode_operand(device, tensor, out);
 }
 

@@ -22,7 +22,7 @@ void quantize_two(Device& device, const MatrixView& x, const QuantSpec& row_spec
 void dequantize(Device& device, const QuantizedTensor& tensor, const MutableMatrixView& out);
 
 /// The values that a product reads, code x block scale, exact in BF16, in the order of the tensor's codes:
-/// [rows, cols] or [cols, rows]. NVFP4 and MXFP4 in packed form.
+/// [rows, cols] or [cols, rows]. NVFP4, MXFP4 and FP8 with one scale for the tensor, in packed form.
 void expand(Device& device, const QuantizedTensor& tensor, Bf16* out);
 
 }  // namespace tetrad::cuda
