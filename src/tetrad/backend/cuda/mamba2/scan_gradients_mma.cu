@@ -192,7 +192,9 @@ void launch_gradients(Device& device, const GradientOp& op) {
 bool fits_tensor_cores(const Device& device, const ScanBackward& op) {
   return fits_tensor_cores(device, ScanForward{op.shape, op.in, op.dx, nullptr}) &&
          is_wide(op.chunk_states) && is_wide(op.dy) && is_wide(op.db) && is_wide(op.dc) &&
-         device.properties().sharedMemPerBlockOptin >= sizeof(GradientMemory<80, 128>);
+         device.properties().sharedMemPerBlockOptin >= with_sizes(op.shape, [](auto head_dim, auto state) {
+           return sizeof(GradientMemory<head_dim, state>);
+         });
 }
 
 void scan_mma_gradients(Device& device, const ScanBackward& op, const Bf16* states, const Bf16* dstates,

@@ -264,7 +264,9 @@ bool fits(const Mamba2Shape& shape, const ScanInputs& in) {
 
 bool fits_tensor_cores(const Device& device, const ScanForward& op) {
   return fits(op.shape, op.in) && is_wide(op.y) && is_wide(static_cast<const float*>(op.chunk_states)) &&
-         device.properties().sharedMemPerBlockOptin >= sizeof(ForwardMemory<80, 128>);
+         device.properties().sharedMemPerBlockOptin >= with_sizes(op.shape, [](auto head_dim, auto state) {
+           return sizeof(ForwardMemory<head_dim, state>);
+         });
 }
 
 void scan_mma(Device& device, const ScanForward& op) {

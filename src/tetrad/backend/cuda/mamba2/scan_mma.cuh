@@ -17,17 +17,13 @@ inline constexpr int kScanThreads = kHeadDim / 16 * 2 * kWarp;
 
 /// Calls body(head_dim, state) with both as constants, for sizes that there are kernels for.
 template <typename Body>
-void with_sizes(const Mamba2Shape& shape, const Body& body) {
+auto with_sizes(const Mamba2Shape& shape, const Body& body) {
   const auto with_head = [&](auto head_dim) {
-    if (shape.state == 64)
-      body(head_dim, std::integral_constant<int, 64>{});
-    else
-      body(head_dim, std::integral_constant<int, 128>{});
+    if (shape.state == 64) return body(head_dim, std::integral_constant<int, 64>{});
+    return body(head_dim, std::integral_constant<int, 128>{});
   };
-  if (shape.head_dim == 64)
-    with_head(std::integral_constant<int, 64>{});
-  else
-    with_head(std::integral_constant<int, 80>{});
+  if (shape.head_dim == 64) return with_head(std::integral_constant<int, 64>{});
+  return with_head(std::integral_constant<int, 80>{});
 }
 
 /// A sum of logarithms in two f32: what the first has no digits for is in the second.
