@@ -13,6 +13,19 @@ Recompute recompute_from_name(std::string_view name) {
   return Recompute::full;
 }
 
+std::string_view name_of(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none:
+      return "none";
+    case Recompute::cheap:
+      return "cheap";
+    case Recompute::ffn:
+      return "ffn";
+    default:
+      return "full";
+  }
+}
+
 Keep keep_of(Recompute recompute, char letter) {
   switch (recompute) {
     case Recompute::none:

@@ -17,6 +17,7 @@ enum class Recompute : std::uint8_t {
 
 /// "none", "cheap", "ffn", "full".
 Recompute recompute_from_name(std::string_view name);
+std::string_view name_of(Recompute recompute);
 
 /// What a block keeps from its forward to its backward pass; its input stays in any case.
 enum class Keep : std::uint8_t {

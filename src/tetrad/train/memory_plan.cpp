@@ -21,19 +21,6 @@ constexpr std::int64_t kLeftOnHost = 8'000'000'000;
 
 double in_gb(double bytes) { return bytes / kGb; }
 
-std::string_view name_of(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::none:
-      return "none";
-    case Recompute::cheap:
-      return "cheap";
-    case Recompute::ffn:
-      return "ffn";
-    default:
-      return "full";
-  }
-}
-
 std::vector<Recompute> allowed_recomputations(const Config& config) {
   if (config.train.recompute != "auto") return {recompute_from_name(config.train.recompute)};
   return {Recompute::none, Recompute::cheap, Recompute::ffn, Recompute::full};
@@ -48,7 +35,7 @@ class Planner {
   MemoryPlan plan(Recompute recompute) const {
     const std::string& moments = config_.train.memory.moments;
     const MemoryPlan resident = with(recompute, 0);
-    if (moments == "device" || (moments == "auto" && fits_device(resident))) return resident;
+    if (moments == "device" || (moments == "auto" && resident.fits_device)) return resident;
     const std::int64_t all = host_moments(config_.model, 2 * moment_bytes(parameter_count(config_.model)));
     if (moments == "host") return with(recompute, all);
     if (!room_.host) return resident;
@@ -59,20 +46,15 @@ class Planner {
                 host_moments(config_.model, std::min(all, static_cast<std::int64_t>(missing) + 1)));
   }
 
-  bool fits(const MemoryPlan& plan) const { return fits_device(plan) && fits_host(plan); }
-  bool fits_device(const MemoryPlan& plan) const {
-    return !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
-  }
-  bool fits_host(const MemoryPlan& plan) const {
-    return plan.host_moments == 0 || !room_.host || plan.host_moments <= *room_.host;
-  }
-
  private:
   MemoryPlan with(Recompute recompute, std::int64_t host) const {
     MemoryCase c = memory_case(config_);
     c.recompute = recompute;
     c.host_moments = host;
-    return {recompute, host, estimate_memory(config_.model, recipe_, c, traits_)};
+    MemoryPlan plan{recompute, host, estimate_memory(config_.model, recipe_, c, traits_)};
+    plan.fits_device = !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
+    plan.fits_host = host == 0 || !room_.host || host <= *room_.host;
+    return plan;
   }
 
   const Config& config_;
@@ -100,22 +82,21 @@ MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const R
   MemoryPlan plan;
   for (const Recompute recompute : allowed_recomputations(config)) {
     plan = planner.plan(recompute);
-    if (planner.fits(plan)) break;
+    if (plan.fits()) break;
   }
   return plan;
 }
 
-Recompute recompute_of(const Config& config, const Backend& backend) {
-  return plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend)).recompute;
+MemoryPlan plan_memory(const Config& config, const Backend& backend) {
+  return plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend));
 }
 
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room) {
-  const Planner planner(config, traits, room);
   const MemoryPlan plan = plan_memory(config, traits, room);
-  if (planner.fits(plan)) return std::nullopt;
+  if (plan.fits()) return std::nullopt;
   std::string text = fmt::format("this run needs about {:.1f} GB of memory", in_gb(plan.estimate.total()));
   if (room.device) text += fmt::format(", and {:.1f} GB are free", in_gb(static_cast<double>(*room.device)));
-  if (!planner.fits_host(plan))
+  if (!plan.fits_host)
     text += fmt::format("; {:.1f} GB of AdamW's moments would be on the host, which has {:.1f} GB for them",
                         in_gb(plan.estimate.host), in_gb(static_cast<double>(*room.host)));
   // The nearest plan: everything that the program may choose, left to it.
@@ -123,13 +104,17 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
   free.train.memory.moments = "auto";
   free.train.recompute = "auto";
   const MemoryPlan nearest = plan_memory(free, traits, room);
-  if (planner.fits(nearest))
+  if (nearest.fits())
     return text + fmt::format(": train.memory=auto train.recompute=auto would fit ({})", describe(nearest));
   return text + fmt::format(
                     ": use a smaller train.microbatch or train.sequence, or a machine with more (at the "
                     "least {:.1f} GB on "
                     "the device: {})",
                     in_gb(nearest.estimate.total()), describe(nearest));
+}
+
+std::optional<std::string> shortage(const Config& config, const Backend& backend) {
+  return shortage(config, memory_traits(backend.name()), room_for(config.run, &backend));
 }
 
 std::string describe(const MemoryPlan& plan) {

@@ -28,17 +28,21 @@ struct MemoryPlan {
   Recompute recompute = Recompute::none;
   std::int64_t host_moments = 0;  //!< bytes of AdamW's moments on the host
   MemoryEstimate estimate;
+  bool fits_device = true;  //!< also where nobody knows
+  bool fits_host = true;
+
+  bool fits() const { return fits_device && fits_host; }
 };
 
 /// The cheapest plan that the configuration allows and that fits: as many moments on the host as must be,
 /// then more recomputation. Where none fits, the one that needs least.
 MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room);
-
-/// What is recomputed in a run on this backend.
-Recompute recompute_of(const Config& config, const Backend& backend);
+/// For a run on this backend, in what is free there.
+MemoryPlan plan_memory(const Config& config, const Backend& backend);
 
 /// What does not fit, with what would help; nothing: it fits, or nobody knows.
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room);
+std::optional<std::string> shortage(const Config& config, const Backend& backend);
 
 /// One line: where the moments are, what is recomputed, what a step transfers.
 std::string describe(const MemoryPlan& plan);

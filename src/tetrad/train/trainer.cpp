@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "tetrad/backend/memory.h"
 #include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
@@ -69,7 +68,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
       recipe_(config.precision, config.model.blocks()),
       dataset_(std::move(dataset)),
-      plan_(plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend))),
+      plan_(plan_memory(config, backend)),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
                plan_.recompute),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments),
