@@ -35,8 +35,9 @@ class ActivationMemory {
     if (c.host_moments > 0) operations_->moments_on_host();
   }
 
-  void add_block(char letter, const std::array<LinearPrecision, 2>& precisions) {
-    const Keep keep = keep_of(case_.recompute, letter);
+  /// Returns what the block keeps.
+  double add_block(char letter, Keep keep, const std::array<LinearPrecision, 2>& precisions) {
+    const double before = kept_;
     const std::vector<LinearShape> linears = linear_shapes(config_, letter);
     add_linear(linears[0], precisions[0], Place::first, keep, true);
     // The attention's output is kept, or not, by the attention itself.
@@ -46,6 +47,7 @@ class ActivationMemory {
     save(Scratch::wide, linears[0].out, keep != Keep::nothing);
     if (letter == '*') add_attention(keep);
     if (letter == 'M') add_mamba2(keep);
+    return kept_ - before;
   }
 
   double activations() const {
@@ -203,7 +205,7 @@ MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Rec
       precisions[place] = recipe.at({name, index, linear.out}, progress);
       estimate.operands += weight_forms(linear, precisions[place++], c.storage, traits);
     }
-    memory.add_block(letter, precisions);
+    estimate.kept_by_block.push_back(memory.add_block(letter, c.recompute.of(index, letter), precisions));
   }
   estimate.activations = memory.activations();
   estimate.scratch = memory.scratch();

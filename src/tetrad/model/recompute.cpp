@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/model/recompute.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
 #include "tetrad/core/error.h"
 
 namespace tetrad {
@@ -37,6 +42,27 @@ Keep keep_of(Recompute recompute, char letter) {
     default:
       return Keep::nothing;
   }
+}
+
+Keep RecomputePlan::of(std::int64_t block, char letter) const {
+  return blocks_.empty() ? keep_of(recompute_, letter) : blocks_.at(static_cast<std::size_t>(block));
+}
+
+std::string RecomputePlan::describe(std::string_view pattern) const {
+  if (blocks_.empty()) return std::string(name_of(recompute_));
+  constexpr std::array kKinds = {std::pair('M', "Mamba-2"), std::pair('-', "feed-forward"),
+                                 std::pair('*', "attention")};
+  std::string text;
+  for (const auto& [keep, amount] : {std::pair(Keep::products, "cheap"), std::pair(Keep::nothing, "full")})
+    for (const auto& [letter, kind] : kKinds) {
+      std::int64_t count = 0;
+      for (std::size_t i = 0; i < pattern.size(); ++i)
+        if (pattern[i] == letter && blocks_.at(i) == keep) ++count;
+      if (count > 0)
+        text += fmt::format("{}{} in {} of {} {} blocks", text.empty() ? "" : ", ", amount, count,
+                            std::ranges::count(pattern, letter), kind);
+    }
+  return text.empty() ? "none" : text;
 }
 
 }  // namespace tetrad

@@ -4,7 +4,10 @@
 // results are the same to the bit.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tetrad {
 
@@ -28,5 +31,23 @@ enum class Keep : std::uint8_t {
 
 /// For the block with this letter of a pattern.
 Keep keep_of(Recompute recompute, char letter);
+
+/// What each block of a model keeps.
+class RecomputePlan {
+ public:
+  /// Every block, as its letter says.
+  RecomputePlan(Recompute recompute = Recompute::none) : recompute_(recompute) {}
+  /// Each block by itself, in the order of the pattern.
+  explicit RecomputePlan(std::vector<Keep> blocks) : blocks_(std::move(blocks)) {}
+
+  /// For the block of this index, which has this letter.
+  Keep of(std::int64_t block, char letter) const;
+  /// "ffn", or "full in 3 of 32 feed-forward blocks".
+  std::string describe(std::string_view pattern) const;
+
+ private:
+  Recompute recompute_ = Recompute::none;
+  std::vector<Keep> blocks_;  //!< empty: as `recompute_` says
+};
 
 }  // namespace tetrad
