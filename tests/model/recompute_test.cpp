@@ -266,6 +266,7 @@ TEST(RecomputePlan, IsAsLettersSayOrBlockByBlock) {
   EXPECT_EQ(mixed.of(3, '*'), Keep::products);
   EXPECT_EQ(mixed.describe("M-M*-"), "cheap in 1 of 1 attention blocks, full in 2 of 2 Mamba-2 blocks");
   EXPECT_EQ(RecomputePlan(std::vector(2, Keep::all)).describe("*-"), "none");
+  EXPECT_EQ(RecomputePlan(std::vector(2, Keep::nothing)).describe("*-"), "full");
 }
 
 }  // namespace

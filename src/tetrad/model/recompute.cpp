@@ -49,7 +49,13 @@ Keep RecomputePlan::of(std::int64_t block, char letter) const {
 }
 
 std::string RecomputePlan::describe(std::string_view pattern) const {
-  if (blocks_.empty()) return std::string(name_of(recompute_));
+  const auto is = [&](Recompute recompute) {
+    for (std::size_t i = 0; i < pattern.size(); ++i)
+      if (of(static_cast<std::int64_t>(i), pattern[i]) != keep_of(recompute, pattern[i])) return false;
+    return true;
+  };
+  for (const Recompute named : {Recompute::none, Recompute::cheap, Recompute::ffn, Recompute::full})
+    if (is(named)) return std::string(name_of(named));
   constexpr std::array kKinds = {std::pair('M', "Mamba-2"), std::pair('-', "feed-forward"),
                                  std::pair('*', "attention")};
   std::string text;
@@ -62,7 +68,7 @@ std::string RecomputePlan::describe(std::string_view pattern) const {
         text += fmt::format("{}{} in {} of {} {} blocks", text.empty() ? "" : ", ", amount, count,
                             std::ranges::count(pattern, letter), kind);
     }
-  return text.empty() ? "none" : text;
+  return text;
 }
 
 }  // namespace tetrad

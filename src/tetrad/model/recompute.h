@@ -42,7 +42,7 @@ class RecomputePlan {
 
   /// For the block of this index, which has this letter.
   Keep of(std::int64_t block, char letter) const;
-  /// "ffn", or "full in 3 of 32 feed-forward blocks".
+  /// "ffn" if that is what it comes to, or "full in 3 of 32 feed-forward blocks".
   std::string describe(std::string_view pattern) const;
 
  private:
