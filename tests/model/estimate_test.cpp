@@ -164,5 +164,34 @@ TEST(Estimate, FlopsAreSixPerParameterAndTokenPlusAttention) {
   EXPECT_NEAR(attention, 32.0 * 3 * 2 * 2 * 4096 * 8191 / 2, 1.0);
 }
 
+/// By hand: the first projection of a block and what mixes tokens, never the second projection.
+TEST(Estimate, CountsWhatIsComputedTwice) {
+  constexpr std::int64_t kSequence = 2048;
+  const auto recomputed = [](const ModelConfig& config, const RecomputePlan& plan) {
+    return recomputed_flops_per_token(config, kSequence, plan);
+  };
+  const ModelConfig& llama = *find_preset("llama-1b");
+  EXPECT_EQ(recomputed(llama, Recompute::none), 0);
+  EXPECT_EQ(recomputed(llama, Recompute::cheap), 0)
+      << "norms and activations are not counted in training either";
+  constexpr double kUp = 2.0 * 2048 * 16384;
+  constexpr double kQkv = 2.0 * 2048 * 3072;
+  constexpr double kAttention = 2.0 * 2048 * (kSequence + 1);
+  EXPECT_EQ(recomputed(llama, Recompute::ffn), 16 * kUp);
+  EXPECT_EQ(recomputed(llama, Recompute::full), 16 * (kUp + kQkv + kAttention));
+  std::vector<Keep> blocks(llama.pattern.size(), Keep::all);
+  blocks[1] = blocks[3] = blocks[4] = Keep::nothing;
+  EXPECT_EQ(recomputed(llama, RecomputePlan(blocks)), 2 * kUp + kQkv + kAttention);
+
+  ModelConfig mamba = *find_preset("nemotron-h-1b");
+  mamba.pattern = "MM";
+  const Mamba2Config& m = mamba.mamba;
+  const auto convolution = static_cast<double>(2 * m.conv_channels() * m.conv);
+  EXPECT_EQ(recomputed(mamba, Recompute::ffn), 2 * convolution);
+  EXPECT_EQ(
+      recomputed(mamba, Recompute::full),
+      2 * (convolution + static_cast<double>(2 * mamba.hidden * m.projected() + 6 * m.inner() * m.state)));
+}
+
 }  // namespace
 }  // namespace tetrad

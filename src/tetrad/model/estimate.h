@@ -17,6 +17,10 @@ namespace tetrad {
 /// Floating-point operations for one token, forward and backward (a multiplication and an addition are two).
 double training_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 
+/// How many of them are computed a second time. What only passes over memory is in neither.
+double recomputed_flops_per_token(const ModelConfig& config, std::int64_t sequence,
+                                  const RecomputePlan& recompute);
+
 struct MemoryEstimate {
   double weights = 0;                      //!< f32 masters
   double gradients = 0;                    //!< f32
