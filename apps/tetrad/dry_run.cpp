@@ -74,7 +74,7 @@ void print_sizes(const Config& config, const Hardware& hardware, const Room& roo
       size_text(memory.total()), hardware.name, size_text(memory.weights), size_text(memory.gradients),
       size_text(memory.optimizer), size_text(memory.operands), size_text(memory.activations),
       size_text(memory.scratch));
-  fmt::print("plan         {}\n", describe(plan));
+  fmt::print("plan         {}\n", describe(plan, config.model));
 }
 
 void print_room(const Room& room, bool fits, const Hardware& hardware, const CheckpointSpace& space) {

@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tetrad/backend/memory.h"
@@ -21,18 +25,67 @@ constexpr std::int64_t kLeftOnHost = 8'000'000'000;
 
 double in_gb(double bytes) { return bytes / kGb; }
 
-std::vector<Recompute> allowed_recomputations(const Config& config) {
-  if (config.train.recompute != "auto") return {recompute_from_name(config.train.recompute)};
-  return {Recompute::none, Recompute::cheap, Recompute::ffn, Recompute::full};
-}
+/// What `auto` may do to blocks, the cheapest for each GB first. On an H200, at 1.1B in BF16, milliseconds
+/// for a GB and a microbatch were 0.8 (products), 2.9 (feed-forward) and 4.4 (attention): docs/benchmarks.md.
+/// Mamba-2 keeps states besides, which take few FLOP to compute again.
+struct Lever {
+  Keep keep;
+  std::string_view letters;  //!< of the blocks that it is for
+};
+constexpr std::array kLevers = {Lever{Keep::products, kBlockLetters}, Lever{Keep::nothing, "M"},
+                                Lever{Keep::nothing, "-"}, Lever{Keep::nothing, "*"}};
 
-/// Plans with one amount of recomputation.
+/// One block keeps less.
+struct Step {
+  std::size_t block;
+  Keep keep;
+};
+
 class Planner {
  public:
   Planner(const Config& config, const MemoryTraits& traits, const Room& room)
       : config_(config), traits_(traits), room_(room), recipe_(config.precision, config.model.blocks()) {}
 
-  MemoryPlan plan(Recompute recompute) const {
+  MemoryPlan plan() const {
+    const std::string& recompute = config_.train.recompute;
+    if (recompute != "auto") return with(recompute_from_name(recompute));
+    const std::vector<Step> steps = all_steps();
+    // None needs more memory than the one before it.
+    const auto enough = std::ranges::partition_point(steps, [&](const Step& next) {
+      return !with(after({steps.data(), &next})).fits();
+    });
+    return with(after({steps.begin(), enough}));
+  }
+
+ private:
+  /// Every step that saves something, in the order in which they are made.
+  std::vector<Step> all_steps() const {
+    const std::string& pattern = config_.model.pattern;
+    const auto kept = [&](Keep keep) {
+      return with(RecomputePlan(std::vector(pattern.size(), keep)), 0).estimate.kept_by_block;
+    };
+    std::vector<Step> steps;
+    std::vector<double> before = kept(Keep::all);
+    for (const Lever& lever : kLevers) {
+      const std::vector<double> then = kept(lever.keep);
+      for (std::size_t block = 0; block < pattern.size(); ++block) {
+        if (lever.letters.find(pattern[block]) == std::string_view::npos || then[block] >= before[block])
+          continue;
+        steps.push_back({block, lever.keep});
+        before[block] = then[block];
+      }
+    }
+    return steps;
+  }
+
+  RecomputePlan after(std::span<const Step> steps) const {
+    std::vector<Keep> blocks(config_.model.pattern.size(), Keep::all);
+    for (const Step& step : steps) blocks[step.block] = step.keep;
+    return RecomputePlan(std::move(blocks));
+  }
+
+  /// With as many moments on the host as the configuration says or must be.
+  MemoryPlan with(const RecomputePlan& recompute) const {
     const std::string& moments = config_.train.memory.moments;
     const MemoryPlan resident = with(recompute, 0);
     if (moments == "device" || (moments == "auto" && resident.fits_device)) return resident;
@@ -46,8 +99,7 @@ class Planner {
                 host_moments(config_.model, std::min(all, static_cast<std::int64_t>(missing) + 1)));
   }
 
- private:
-  MemoryPlan with(Recompute recompute, std::int64_t host) const {
+  MemoryPlan with(const RecomputePlan& recompute, std::int64_t host) const {
     MemoryCase c = memory_case(config_);
     c.recompute = recompute;
     c.host_moments = host;
@@ -78,13 +130,7 @@ Room room_for(const RunConfig& config, const Backend* backend) {
 }
 
 MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room) {
-  const Planner planner(config, traits, room);
-  MemoryPlan plan;
-  for (const Recompute recompute : allowed_recomputations(config)) {
-    plan = planner.plan(recompute);
-    if (plan.fits()) break;
-  }
-  return plan;
+  return Planner(config, traits, room).plan();
 }
 
 MemoryPlan plan_memory(const Config& config, const Backend& backend) {
@@ -105,21 +151,22 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
   free.train.recompute = "auto";
   const MemoryPlan nearest = plan_memory(free, traits, room);
   if (nearest.fits())
-    return text + fmt::format(": train.memory=auto train.recompute=auto would fit ({})", describe(nearest));
+    return text + fmt::format(": train.memory=auto train.recompute=auto would fit ({})",
+                              describe(nearest, config.model));
   return text + fmt::format(
                     ": use a smaller train.microbatch or train.sequence, or a machine with more (at the "
                     "least {:.1f} GB on "
                     "the device: {})",
-                    in_gb(nearest.estimate.total()), describe(nearest));
+                    in_gb(nearest.estimate.total()), describe(nearest, config.model));
 }
 
 std::optional<std::string> shortage(const Config& config, const Backend& backend) {
   return shortage(config, memory_traits(backend.name()), room_for(config.run, &backend));
 }
 
-std::string describe(const MemoryPlan& plan) {
+std::string describe(const MemoryPlan& plan, const ModelConfig& model) {
   const double moments = plan.estimate.optimizer + plan.estimate.host;
-  std::string text = fmt::format("recompute {}", name_of(plan.recompute));
+  std::string text = fmt::format("recompute {}", plan.recompute.describe(model.pattern));
   if (plan.host_moments == 0) return text + "; moments on the device";
   return text +
          fmt::format(

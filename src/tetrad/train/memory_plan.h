@@ -25,7 +25,7 @@ struct Room {
 Room room_for(const RunConfig& config, const Backend* backend);
 
 struct MemoryPlan {
-  Recompute recompute = Recompute::none;
+  RecomputePlan recompute;
   std::int64_t host_moments = 0;  //!< bytes of AdamW's moments on the host
   MemoryEstimate estimate;
   bool fits_device = true;  //!< also where nobody knows
@@ -35,7 +35,7 @@ struct MemoryPlan {
 };
 
 /// The cheapest plan that the configuration allows and that fits: as many moments on the host as must be,
-/// then more recomputation. Where none fits, the one that needs least.
+/// then recomputation, block by block. Where none fits, the one that needs least.
 MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room);
 /// For a run on this backend, in what is free there.
 MemoryPlan plan_memory(const Config& config, const Backend& backend);
@@ -45,6 +45,6 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
 std::optional<std::string> shortage(const Config& config, const Backend& backend);
 
 /// One line: where the moments are, what is recomputed, what a step transfers.
-std::string describe(const MemoryPlan& plan);
+std::string describe(const MemoryPlan& plan, const ModelConfig& model);
 
 }  // namespace tetrad

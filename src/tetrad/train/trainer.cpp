@@ -80,7 +80,8 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       losses_(inputs_.size()) {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
-  if (plan_.host_moments > 0 || config.train.recompute == "auto") log_.say("memory: {}", describe(plan_));
+  if (plan_.host_moments > 0 || config.train.recompute == "auto")
+    log_.say("memory: {}", describe(plan_, config.model));
   state_.tokenizer_hash = dataset_.tokenizer_hash();
   state_.build = std::move(build);
   state_.identity = {folder.id(), settings_hash(config_), dataset_.hashes(), folder.branch()};
