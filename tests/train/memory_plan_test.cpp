@@ -160,6 +160,30 @@ TEST(MemoryPlan, DoesWhatItIsTold) {
   EXPECT_EQ(plan(config, {1, as_bytes(100)}).host_moments, 0);
 }
 
+TEST(MemoryPlan, SaysWhatItCosts) {
+  Config config = config_of("llama3-8b", "none");
+  const double resident = plan(config, {}).estimate.total();
+  const MemoryPlan moved = plan(config, {static_cast<std::int64_t>(resident - 30 * kGb), as_bytes(100)});
+  EXPECT_DOUBLE_EQ(moved.transfer_seconds, moved.estimate.host / memory_traits("cuda").host_bandwidth);
+  const double gigabytes = moved.estimate.host / kGb;
+  const std::string without_time =
+      fmt::format("{:.1f} GB pinned on the host: {:.1f} GB each way per step, {:.2g} s", gigabytes, gigabytes,
+                  moved.transfer_seconds);
+  EXPECT_TRUE(describe(moved, config.model).ends_with(without_time + "; recompute none"))
+      << describe(moved, config.model);
+  EXPECT_TRUE(describe(moved, config.model, 200 * moved.transfer_seconds)
+                  .ends_with(without_time + " = 0.5 % of it; recompute none"));
+
+  config.train.recompute = "full";
+  const MemoryPlan full = plan(config, {});
+  EXPECT_DOUBLE_EQ(full.recomputed, recomputed_flops_per_token(config.model, 8192, Recompute::full) /
+                                        training_flops_per_token(config.model, 8192));
+  EXPECT_EQ(describe(full, config.model),
+            fmt::format("moments on the device; recompute full: {:.2g} % more FLOP", 100 * full.recomputed));
+  config.train.memory.moments = "host";
+  EXPECT_EQ(plan_memory(config, memory_traits("cpu"), {}).transfer_seconds, 0) << "the host is the device";
+}
+
 TEST(MemoryPlan, SaysWhatIsMissingAndWhatWouldFit) {
   Config config = config_of("llama3-8b", "none");
   config.train.memory.moments = "device";

@@ -87,7 +87,7 @@ class Planner {
   /// With as many moments on the host as the configuration says or must be.
   MemoryPlan with(const RecomputePlan& recompute) const {
     const std::string& moments = config_.train.memory.moments;
-    const MemoryPlan resident = with(recompute, 0);
+    MemoryPlan resident = with(recompute, 0);
     if (moments == "device" || (moments == "auto" && resident.fits_device)) return resident;
     const std::int64_t all = host_moments(config_.model, 2 * moment_bytes(parameter_count(config_.model)));
     if (moments == "host") return with(recompute, all);
@@ -106,6 +106,9 @@ class Planner {
     MemoryPlan plan{recompute, host, estimate_memory(config_.model, recipe_, c, traits_)};
     plan.fits_device = !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
     plan.fits_host = host == 0 || !room_.host || host <= *room_.host;
+    if (traits_.host_bandwidth > 0) plan.transfer_seconds = plan.estimate.host / traits_.host_bandwidth;
+    plan.recomputed = recomputed_flops_per_token(config_.model, c.sequence, recompute) /
+                      training_flops_per_token(config_.model, c.sequence);
     return plan;
   }
 
@@ -164,14 +167,20 @@ std::optional<std::string> shortage(const Config& config, const Backend& backend
   return shortage(config, memory_traits(backend.name()), room_for(config.run, &backend));
 }
 
-std::string describe(const MemoryPlan& plan, const ModelConfig& model) {
-  const double moments = plan.estimate.optimizer + plan.estimate.host;
-  std::string text = fmt::format("recompute {}", plan.recompute.describe(model.pattern));
-  if (plan.host_moments == 0) return text + "; moments on the device";
-  return text +
-         fmt::format(
-             "; moments {:.0f} % on the device, {:.1f} GB pinned on the host: {:.1f} GB each way per step",
-             100 * plan.estimate.optimizer / moments, in_gb(plan.estimate.host), in_gb(plan.estimate.host));
+std::string describe(const MemoryPlan& plan, const ModelConfig& model, std::optional<double> step_seconds) {
+  std::string text = "moments on the device";
+  if (plan.host_moments > 0)
+    text = fmt::format(
+        "moments {:.0f} % on the device, {:.1f} GB pinned on the host: {:.1f} GB each way per step",
+        100 * plan.estimate.optimizer / (plan.estimate.optimizer + plan.estimate.host),
+        in_gb(plan.estimate.host), in_gb(plan.estimate.host));
+  if (plan.transfer_seconds > 0) {
+    text += fmt::format(", {:.2g} s", plan.transfer_seconds);
+    if (step_seconds) text += fmt::format(" = {:.3g} % of it", 100 * plan.transfer_seconds / *step_seconds);
+  }
+  text += fmt::format("; recompute {}", plan.recompute.describe(model.pattern));
+  if (plan.recomputed > 0) text += fmt::format(": {:.2g} % more FLOP", 100 * plan.recomputed);
+  return text;
 }
 
 }  // namespace tetrad

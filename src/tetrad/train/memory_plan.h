@@ -30,6 +30,8 @@ struct MemoryPlan {
   MemoryEstimate estimate;
   bool fits_device = true;  //!< also where nobody knows
   bool fits_host = true;
+  double transfer_seconds = 0;  //!< of a step, for the moments on the host; 0: they stay where they are
+  double recomputed = 0;        //!< FLOP that are computed twice, as a part of all
 
   bool fits() const { return fits_device && fits_host; }
 };
@@ -44,7 +46,9 @@ MemoryPlan plan_memory(const Config& config, const Backend& backend);
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room);
 std::optional<std::string> shortage(const Config& config, const Backend& backend);
 
-/// One line: where the moments are, what is recomputed, what a step transfers.
-std::string describe(const MemoryPlan& plan, const ModelConfig& model);
+/// One line: where the moments are, what is recomputed, and what both cost in each step, as a part of it
+/// where it is known how long one takes.
+std::string describe(const MemoryPlan& plan, const ModelConfig& model,
+                     std::optional<double> step_seconds = std::nullopt);
 
 }  // namespace tetrad
