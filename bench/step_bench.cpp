@@ -167,7 +167,7 @@ class StepBench {
     auto stepper = std::make_unique<Stepper>(backend_, with_recipe(config_, recipe), plan);
     stepper->step(1);
     if (before)
-      report_({fmt::format("{} peak memory ({})", recipe, describe(plan)), "GB",
+      report_({fmt::format("{} peak memory ({})", recipe, describe(plan, config_.model)), "GB",
                static_cast<double>(backend_.peak_memory() - *before) / 1e9, plan.estimate.total() / 1e9,
                "prediction"});
     return stepper;

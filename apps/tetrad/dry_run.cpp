@@ -56,12 +56,10 @@ std::vector<std::string> print_data(const Config& config, const Hardware& hardwa
   return data_warnings(dataset);
 }
 
-void print_sizes(const Config& config, const Hardware& hardware, const Room& room) {
+void print_sizes(const Config& config, const Hardware& hardware, const MemoryEstimate& memory) {
   const std::int64_t steps = step_count(config.train);
   const double tokens = static_cast<double>(steps * config.train.batch * config.train.sequence);
   const double per_token = training_flops_per_token(config.model, config.train.sequence);
-  const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room);
-  const MemoryEstimate& memory = plan.estimate;
   fmt::print("\n# sizes\nparameters   {:L}\n", parameter_count(config.model));
   fmt::print("steps        {} of {} sequences of {} tokens: {:.4g} tokens\n", steps, config.train.batch,
              config.train.sequence, tokens);
@@ -75,7 +73,6 @@ void print_sizes(const Config& config, const Hardware& hardware, const Room& roo
       size_text(memory.optimizer),
       config.optim.moments == "bf16" ? " (moments of linear layers in BF16)" : "", size_text(memory.operands),
       size_text(memory.activations), size_text(memory.scratch));
-  fmt::print("plan         {}\n", describe(plan));
 }
 
 void print_room(const Room& room, bool fits, const Hardware& hardware, const CheckpointSpace& space) {
@@ -92,20 +89,23 @@ void print_room(const Room& room, bool fits, const Hardware& hardware, const Che
                space.free ? fmt::format("; {} of the disk are free", size_text(*space.free)) : "");
 }
 
-void print_time(const Config& config, const Hardware& hardware, bool fits, std::optional<double> price) {
+/// Returns the seconds of a step, if they could be measured.
+std::optional<double> print_time(const Config& config, const Hardware& hardware, bool fits,
+                                 std::optional<double> price) {
   std::optional<double> seconds;
   if (hardware.backend && fits) seconds = measure_step_seconds(config, *hardware.backend);
   if (!seconds) {
     fmt::print("time         not measured: {}\n", !hardware.backend ? "the device is not here"
                                                   : !fits           ? "it does not fit into memory"
                                                                     : "it would take too long on a CPU");
-    return;
+    return seconds;
   }
   constexpr double kSecondsPerHour = 3600;
   const double hours = *seconds * static_cast<double>(step_count(config.train)) / kSecondsPerHour;
   fmt::print("time         {:.3g} s per step, {} in all without evaluations and checkpoints (measured now)\n",
              *seconds, format_duration(hours * kSecondsPerHour));
   if (price) fmt::print("price        {:.2f} at {:g} an hour\n", hours * *price, *price);
+  return seconds;
 }
 
 /// Layers of the same name in blocks one after the other, as far as they are the same, are one line.
@@ -167,13 +167,15 @@ ExitCode print_dry_run(const Config& config, const Provenance& provenance,
     fmt::print("REFUSED: {}\n", refusal);
   }
   const Room room = room_for(config.run, hardware.backend.get());
-  print_sizes(config, hardware, room);
+  const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room);
+  print_sizes(config, hardware, plan.estimate);
   const CheckpointSpace space = checkpoint_space(config);
   const std::optional<std::string> lacking = shortage(config, memory_traits(hardware.name), room);
-  print_room(room, !lacking, hardware, space);
+  print_room(room, plan.fits(), hardware, space);
   if (lacking) warnings.push_back(*lacking);
   for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));
-  print_time(config, hardware, !lacking, price_per_hour);
+  const std::optional<double> seconds = print_time(config, hardware, plan.fits(), price_per_hour);
+  fmt::print("plan         {}\n", describe(plan, config.model, seconds));
   if (!warnings.empty()) fmt::print("\n# warnings\n");
   for (const std::string& warning : warnings) fmt::print("WARNING: {}\n", warning);
   return refusal.empty() ? ExitCode::ok : ExitCode::bad_input;

@@ -14,7 +14,6 @@
 #include "dry_run.h"
 #include "number_checks.h"
 #include "terminal.h"
-#include "tetrad/backend/memory.h"
 #include "tetrad/config/config.h"
 #include "tetrad/config/paths.h"
 #include "tetrad/core/threads.h"
@@ -199,8 +198,7 @@ ExitCode run(const TrainOptions& options) {
   const StopSignals signals;
   Dataset dataset = open_dataset(backend.threads(),
                                  config);  // what is wrong with the data is found before a folder is made
-  const std::optional<std::string> lacking =
-      shortage(config, memory_traits(backend.name()), room_for(config.run, &backend));
+  const std::optional<std::string> lacking = shortage(config, backend);
   // What a CPU has free changes by the minute, and there is swap; a device has what it has.
   TETRAD_CHECK(!lacking || backend.name() == "cpu", "{}", *lacking);
   MetricsPage page({config.model.name, config.precision.recipe, std::string(backend.name()), kBuildId,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a run's memory lies changes nothing that it computes, and may change from one day to the next.
 
+#include <fmt/format.h>
+
+#include <tuple>
+
 #include "support/training.h"
 
 namespace tetrad::testing::train_memory_test {
@@ -10,6 +14,16 @@ namespace {
 constexpr const char* kLlama =
     "model: {pattern: \"*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 2048, vocab: 64, tied: "
     "true}\n";
+
+/// Enough blocks of a kind for some of them to keep all that they read and some nothing.
+constexpr const char* kLongLlama =
+    "model: {pattern: \"*-*-*-*-\", hidden: 32, heads: 2, kv_heads: 1, head_dim: 16, ffn: 512, vocab: 64, "
+    "tied: "
+    "true}\n";
+constexpr const char* kLongHybrid =
+    "model: {pattern: \"M-M*-M-M-\", hidden: 32, heads: 2, kv_heads: 2, head_dim: 16, ffn: 512, activation: "
+    "squared_relu, vocab: 64, tied: false, rope: none, mamba: {heads: 4, head_dim: 16, groups: 2, state: 15, "
+    "chunk: 8}}\n";
 
 class MemoryPlans : public Training {
  protected:
@@ -24,6 +38,28 @@ TEST_F(MemoryPlans, GiveTheSameRun) {
   ASSERT_EQ(host.exit_code, 0) << host.err;
   EXPECT_NE(host.err.find("pinned on the host"), std::string::npos) << host.err;
   expect_same_run("device", "host");
+}
+
+TEST_F(MemoryPlans, ThatRecomputeSomeBlocksGiveTheSameRun) {
+  for (const auto& [family, model, saved, chosen] :
+       {std::tuple("llama", kLongLlama, 0.35, "full in 3 of 4 feed-forward blocks"),
+        std::tuple("hybrid", kLongHybrid, 0.1,
+                   "cheap in 1 of 4 feed-forward blocks, full in 2 of 4 Mamba-2 blocks")}) {
+    const std::string all = std::string(family) + "-all";
+    const std::string some = std::string(family) + "-some";
+    ASSERT_EQ(run_tetrad(arguments(model, "nvfp4", all)).exit_code, 0);
+    const Outcome shown = run_tetrad(arguments(model, "nvfp4", all, {"--dry-run"}));
+    const double megabytes = std::stod(shown.out.substr(shown.out.find("memory       ") + 13));
+    const std::string room = fmt::format("run.gpu_memory={}", (megabytes - saved) / 1e3);
+    const Outcome mixed = run_tetrad(arguments(model, "nvfp4", some, {"train.recompute=auto", room}),
+                                     {"TETRAD_FAILPOINTS=metrics.write=kill@8"});
+    ASSERT_EQ(mixed.exit_code, -1) << mixed.err;
+    EXPECT_NE(mixed.err.find(chosen), std::string::npos) << mixed.err;
+    const Outcome resumed = run_tetrad({"train", "--resume", folder_.file(some), "run.gpu_memory=0"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_NE(resumed.err.find("recompute none"), std::string::npos) << resumed.err;
+    expect_same_run(all, some);
+  }
 }
 
 TEST_F(MemoryPlans, MayChangeWhenARunGoesOn) {
@@ -48,6 +84,9 @@ TEST_F(MemoryPlans, AreShownForMachinesThatAreNotHere) {
   const Outcome shown = run_tetrad({"train", "--dry-run", folder_.file("8b.yaml"), "run.backend=cuda",
                                     "run.gpu_memory=140", "run.host_memory=100"});
   EXPECT_NE(shown.out.find("GB pinned on the host"), std::string::npos) << shown.out << shown.err;
+  EXPECT_NE(shown.out.find(" s; recompute none"), std::string::npos)
+      << "no part of a step of unknown length\n"
+      << shown.out;
   EXPECT_NE(shown.out.find("140.000 GB of memory, 100.000 GB of the host's for moments: it fits"),
             std::string::npos)
       << shown.out;

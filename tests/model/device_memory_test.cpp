@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <optional>
 
 #include "support/backends.h"
+#include "support/models.h"
 #include "tetrad/backend/memory.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
@@ -62,7 +64,8 @@ void train(Backend& backend, const ModelConfig& config, const Recipe& recipe, co
   EXPECT_EQ(backend.peak_memory(), after_first) << "everything is allocated in the first step";
 }
 
-using Parameters = std::tuple<std::string, bool, Recompute>;
+/// Recipe, whether it is a hybrid, recomputation (nothing: mixed).
+using Parameters = std::tuple<std::string, bool, std::optional<Recompute>>;
 class DeviceMemory : public ::testing::TestWithParam<Parameters> {};
 
 TEST_P(DeviceMemory, IsWhatTheEstimateSays) {
@@ -72,7 +75,9 @@ TEST_P(DeviceMemory, IsWhatTheEstimateSays) {
   PrecisionConfig precision;
   precision.recipe = recipe_name;
   const Recipe recipe(precision, config.blocks());
-  const MemoryCase c{.batch = 8, .sequence = kSequence, .recompute = recompute};
+  const MemoryCase c{.batch = 8,
+                     .sequence = kSequence,
+                     .recompute = recompute ? *recompute : mixed_recomputation(config.pattern, 0)};
   const double predicted = estimate_memory(config, recipe, c, memory_traits(backend.name())).total();
   ASSERT_GT(predicted, 1e9);
   ASSERT_LT(predicted, static_cast<double>(backend.free_memory().value()));
@@ -84,16 +89,17 @@ TEST_P(DeviceMemory, IsWhatTheEstimateSays) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<Parameters>& test) {
-  constexpr const char* kNames[] = {"none", "cheap", "ffn", "full"};
   const auto& [recipe, is_hybrid, recompute] = test.param;
-  return recipe + (is_hybrid ? "_hybrid_" : "_llama_") + kNames[static_cast<std::size_t>(recompute)];
+  return recipe + (is_hybrid ? "_hybrid_" : "_llama_") +
+         (recompute ? std::string(tetrad::name_of(*recompute)) : "mixed");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, DeviceMemory,
-    ::testing::Combine(::testing::Values("bf16", "nvfp4", "mxfp4", "fp8"), ::testing::Bool(),
-                       ::testing::Values(Recompute::none, Recompute::cheap, Recompute::ffn, Recompute::full)),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(All, DeviceMemory,
+                         ::testing::Combine(::testing::Values("bf16", "nvfp4", "mxfp4", "fp8"),
+                                            ::testing::Bool(),
+                                            ::testing::Values(Recompute::none, Recompute::cheap,
+                                                              Recompute::ffn, Recompute::full, std::nullopt)),
+                         name_of);
 
 }  // namespace
 }  // namespace tetrad::testing::device_memory_test

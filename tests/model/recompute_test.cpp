@@ -47,7 +47,7 @@ struct Setting {
   const char* poisoned = nullptr;  //!< a parameter that gets a NaN
 };
 
-Result train(Backend& device, const Setting& setting, Recompute recompute) {
+Result train(Backend& device, const Setting& setting, const RecomputePlan& recompute) {
   const Recipe recipe(setting.precision, setting.model.blocks());
   Decoder decoder(device, setting.model, kBatch, kSequence, setting.storage, recompute);
   decoder.initialize(7);
@@ -172,6 +172,11 @@ TEST_P(Recomputation, ChangesNoBit) {
     SCOPED_TRACE(static_cast<int>(recompute));
     expect_same(train(device(), setting(), recompute), expected);
   }
+  for (std::size_t plan = 0; plan < kMixedPlans; ++plan) {
+    const RecomputePlan mixed = mixed_recomputation(setting().model.pattern, plan);
+    SCOPED_TRACE(mixed.describe(setting().model.pattern));
+    expect_same(train(device(), setting(), mixed), expected);
+  }
 }
 
 TEST_P(Recomputation, EachStepKeepsLess) {
@@ -245,11 +250,23 @@ INSTANTIATE_TEST_SUITE_P(All, RecomputationOnABackend, ::testing::ValuesIn(backe
                          BackendTestName());
 
 TEST(Recompute, IsReadFromItsName) {
-  EXPECT_EQ(recompute_from_name("none"), Recompute::none);
-  EXPECT_EQ(recompute_from_name("cheap"), Recompute::cheap);
+  for (const char* name : {"none", "cheap", "ffn", "full"})
+    EXPECT_EQ(name_of(recompute_from_name(name)), name);
   EXPECT_EQ(recompute_from_name("ffn"), Recompute::ffn);
-  EXPECT_EQ(recompute_from_name("full"), Recompute::full);
   EXPECT_THROW(recompute_from_name("some"), Error);
+}
+
+TEST(RecomputePlan, IsAsLettersSayOrBlockByBlock) {
+  const RecomputePlan ffn = Recompute::ffn;
+  EXPECT_EQ(ffn.of(0, '*'), Keep::products);
+  EXPECT_EQ(ffn.of(7, '-'), Keep::nothing);
+  EXPECT_EQ(ffn.describe("*-*-"), "ffn");
+  const RecomputePlan mixed(std::vector{Keep::nothing, Keep::all, Keep::nothing, Keep::products, Keep::all});
+  EXPECT_EQ(mixed.of(1, '-'), Keep::all);
+  EXPECT_EQ(mixed.of(3, '*'), Keep::products);
+  EXPECT_EQ(mixed.describe("M-M*-"), "cheap in 1 of 1 attention blocks, full in 2 of 2 Mamba-2 blocks");
+  EXPECT_EQ(RecomputePlan(std::vector(2, Keep::all)).describe("*-"), "none");
+  EXPECT_EQ(RecomputePlan(std::vector(2, Keep::nothing)).describe("*-"), "full");
 }
 
 }  // namespace

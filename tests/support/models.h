@@ -2,7 +2,12 @@
 #pragma once
 // Models small enough for finite differences.
 
+#include <array>
+#include <string>
+#include <vector>
+
 #include "tetrad/model/config.h"
+#include "tetrad/model/recompute.h"
 
 namespace tetrad::testing {
 
@@ -38,6 +43,19 @@ inline ModelConfig tiny_hybrid() {
   config.activation = Activation::squared_relu;
   config.mamba = {.heads = 16, .head_dim = 4, .groups = 2, .state = 4, .conv = 4, .chunk = 8};
   return config;
+}
+
+/// How many plans mixed_recomputation() gives.
+inline constexpr std::size_t kMixedPlans = 4;
+
+/// Blocks of every kind that keep all, products and nothing side by side: neighbours differ, and over all
+/// plans every block keeps each of them.
+inline RecomputePlan mixed_recomputation(const std::string& pattern, std::size_t plan) {
+  constexpr std::array kKeeps = {Keep::all, Keep::nothing, Keep::products, Keep::nothing};
+  std::vector<Keep> blocks;
+  for (std::size_t i = 0; i < pattern.size(); ++i)
+    blocks.push_back(kKeeps[(i + i / 2 + plan) % kKeeps.size()]);
+  return RecomputePlan(blocks);
 }
 
 }  // namespace tetrad::testing

@@ -3,11 +3,15 @@
 // bits.
 #include "tetrad/train/memory_plan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "tetrad/backend/memory.h"
 #include "tetrad/model/presets.h"
 #include "tetrad/ops/adamw.h"
+#include "tetrad/train/trainer.h"
 
 namespace tetrad::testing::memory_plan_test {
 namespace {
@@ -30,26 +34,107 @@ MemoryPlan plan(const Config& config, const Room& room) {
   return plan_memory(config, memory_traits("cuda"), room);
 }
 
+/// The same at every block.
+bool recomputes(const MemoryPlan& made, const Config& config, const RecomputePlan& expected) {
+  for (std::int64_t block = 0; block < config.model.blocks(); ++block) {
+    const char letter = config.model.pattern[static_cast<std::size_t>(block)];
+    if (made.recompute.of(block, letter) != expected.of(block, letter)) return false;
+  }
+  return true;
+}
+
 TEST(MemoryPlan, TakesTheCheapestThatFits) {
   const Config config = config_of("llama3-8b");
   const double resident =
       plan(config, {}).estimate.total() / kGb;  // nobody knows what there is: nothing is moved
   struct Case {
     double device, host;
-    Recompute recompute;
     bool moves;
+    std::string recompute;
   };
-  for (const Case& c :
-       {Case{resident + 1, 100, Recompute::none, false}, Case{resident - 1, 100, Recompute::none, true},
-        Case{resident - 60, 100, Recompute::none, true}, Case{resident - 70, 100, Recompute::ffn, true},
-        Case{resident - 20, 0, Recompute::full, false}}) {
+  for (const Case& c : {Case{resident + 1, 100, false, "none"}, Case{resident - 1, 100, true, "none"},
+                        Case{resident - 60, 100, true, "none"},
+                        Case{resident - 70, 100, true,
+                             "cheap in 5 of 32 feed-forward blocks, cheap in 5 of 32 attention blocks, full "
+                             "in 9 of 32 feed-forward blocks"},
+                        Case{resident - 20, 0, false,
+                             "cheap in 5 of 32 attention blocks, full in 32 of 32 feed-forward blocks, full "
+                             "in 7 of 32 attention blocks"}}) {
     const MemoryPlan made = plan(config, {as_bytes(c.device), as_bytes(c.host)});
-    EXPECT_EQ(made.recompute, c.recompute) << c.device;
+    EXPECT_EQ(made.recompute.describe(config.model.pattern), c.recompute) << c.device;
     EXPECT_EQ(made.host_moments > 0, c.moves) << c.device;
     EXPECT_LE(made.estimate.total(), c.device * kGb);
     EXPECT_LE(made.estimate.host, c.host * kGb);
     EXPECT_FALSE(shortage(config, memory_traits("cuda"), {as_bytes(c.device), as_bytes(c.host)}));
   }
+}
+
+TEST(MemoryPlan, WithLessMemoryNoBlockKeepsMore) {
+  for (const char* model : {"llama3-8b", "nemotron-h-12b"})
+    for (const char* recipe : {"bf16", "nvfp4"})
+      for (const double host : {0.0, 20.0, 200.0}) {
+        SCOPED_TRACE(fmt::format("{} in {}, {} GB on the host", model, recipe, host));
+        Config config = config_of(model);
+        config.precision.recipe = recipe;
+        const double resident = plan(config, {}).estimate.total();
+        MemoryPlan before = plan(config, {static_cast<std::int64_t>(resident) + 1, as_bytes(host)});
+        EXPECT_TRUE(recomputes(before, config, Recompute::none));
+        EXPECT_EQ(before.host_moments, 0);
+        int mixed = 0;
+        for (double device = resident - kGb; device > 0.3 * resident; device -= 0.03 * resident) {
+          const MemoryPlan made = plan(config, {static_cast<std::int64_t>(device), as_bytes(host)});
+          EXPECT_EQ(made.fits(), made.estimate.total() <= device && made.estimate.host <= host * kGb);
+          EXPECT_LE(made.fits(), before.fits());
+          for (std::int64_t block = 0; block < config.model.blocks(); ++block)
+            EXPECT_GE(made.recompute.of(block, '?'), before.recompute.of(block, '?')) << block;
+          if (made.fits() && !recomputes(made, config, before.recompute)) ++mixed;
+          before = made;
+        }
+        EXPECT_GT(mixed, 2) << "sizes between no recomputation and all";
+        EXPECT_FALSE(before.fits());
+      }
+}
+
+TEST(MemoryPlan, RecomputesNoMoreBlocksThanItMust) {
+  const Config config = config_of("llama3-8b");
+  const double device = plan(config, {}).estimate.total() - 70 * kGb;
+  const MemoryPlan made = plan(config, {static_cast<std::int64_t>(device), as_bytes(100)});
+  std::vector<Keep> blocks;
+  std::size_t last = 0;
+  for (const char letter : config.model.pattern) {
+    blocks.push_back(made.recompute.of(std::ssize(blocks), letter));
+    if (blocks.back() == Keep::nothing) last = blocks.size() - 1;
+  }
+  MemoryCase c = memory_case(config);
+  c.host_moments = made.host_moments;
+  const auto needed = [&] {
+    c.recompute = RecomputePlan(blocks);
+    return estimate_memory(config.model, Recipe(config.precision, config.model.blocks()), c,
+                           memory_traits("cuda"))
+        .total();
+  };
+  EXPECT_DOUBLE_EQ(needed(), made.estimate.total());
+  blocks[last] = Keep::all;
+  EXPECT_GT(needed(), device);
+}
+
+/// The kinds of blocks in the order in which they begin to be recomputed.
+TEST(MemoryPlan, BeginsWithWhatCostsLeastForEachGb) {
+  Config config = config_of("nemotron-h-12b");
+  config.precision.recipe = "bf16";
+  config.train.memory.moments = "device";
+  const double resident = plan(config, {}).estimate.total();
+  std::vector<std::string> seen;
+  for (double device = resident;; device -= kGb) {
+    const MemoryPlan made = plan(config, {static_cast<std::int64_t>(device), {}});
+    if (!made.fits()) break;
+    for (std::size_t i = 0; i < config.model.pattern.size(); ++i) {
+      const Keep keep = made.recompute.of(static_cast<std::int64_t>(i), config.model.pattern[i]);
+      const std::string kind = keep == Keep::products ? "cheap" : std::string(1, config.model.pattern[i]);
+      if (keep != Keep::all && std::ranges::find(seen, kind) == seen.end()) seen.push_back(kind);
+    }
+  }
+  EXPECT_EQ(seen, (std::vector<std::string>{"cheap", "M", "-", "*"}));
 }
 
 TEST(MemoryPlan, MovesNoMoreMomentsThanItMust) {
@@ -69,10 +154,34 @@ TEST(MemoryPlan, DoesWhatItIsTold) {
   EXPECT_EQ(plan(config, room).host_moments, 0);
   config.train.memory.moments = "host";
   const MemoryPlan all = plan(config, room);
-  EXPECT_EQ(all.recompute, Recompute::cheap);
+  EXPECT_TRUE(recomputes(all, config, Recompute::cheap));
   EXPECT_GT(all.estimate.host, 0.999 * 8 * static_cast<double>(parameter_count(config.model)));  // norms stay
   config.train.memory.moments = "device";
   EXPECT_EQ(plan(config, {1, as_bytes(100)}).host_moments, 0);
+}
+
+TEST(MemoryPlan, SaysWhatItCosts) {
+  Config config = config_of("llama3-8b", "none");
+  const double resident = plan(config, {}).estimate.total();
+  const MemoryPlan moved = plan(config, {static_cast<std::int64_t>(resident - 30 * kGb), as_bytes(100)});
+  EXPECT_DOUBLE_EQ(moved.transfer_seconds, moved.estimate.host / memory_traits("cuda").host_bandwidth);
+  const double gigabytes = moved.estimate.host / kGb;
+  const std::string without_time =
+      fmt::format("{:.1f} GB pinned on the host: {:.1f} GB each way per step, {:.2g} s", gigabytes, gigabytes,
+                  moved.transfer_seconds);
+  EXPECT_TRUE(describe(moved, config.model).ends_with(without_time + "; recompute none"))
+      << describe(moved, config.model);
+  EXPECT_TRUE(describe(moved, config.model, 200 * moved.transfer_seconds)
+                  .ends_with(without_time + " = 0.5 % of it; recompute none"));
+
+  config.train.recompute = "full";
+  const MemoryPlan full = plan(config, {});
+  EXPECT_DOUBLE_EQ(full.recomputed, recomputed_flops_per_token(config.model, 8192, Recompute::full) /
+                                        training_flops_per_token(config.model, 8192));
+  EXPECT_EQ(describe(full, config.model),
+            fmt::format("moments on the device; recompute full: {:.2g} % more FLOP", 100 * full.recomputed));
+  config.train.memory.moments = "host";
+  EXPECT_EQ(plan_memory(config, memory_traits("cpu"), {}).transfer_seconds, 0) << "the host is the device";
 }
 
 TEST(MemoryPlan, SaysWhatIsMissingAndWhatWouldFit) {

@@ -268,7 +268,8 @@ void describe(V& v, TrainConfig& c) {
           "where things lie that a GPU does not need all the time; the results are the same");
   v.field("recompute", c.recompute,
           "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "
-          "feed-forward blocks) or full (all blocks); auto: as little as fits. The results are the same",
+          "feed-forward blocks) or full (all blocks); auto: in as few blocks as it takes to fit. The results "
+          "are the same",
           one_of({"none", "cheap", "ffn", "full", "auto"}));
   v.field("z_loss", c.z_loss,
           "weight of the squared log of the softmax's sum beside the loss, 1e-4 say, which keeps logits "

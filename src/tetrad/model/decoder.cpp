@@ -45,7 +45,7 @@ std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec&
 }  // namespace
 
 Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
-                 DType storage, Recompute recompute)
+                 DType storage, const RecomputePlan& recompute)
     : backend_(backend),
       config_(std::move(config)),
       batch_(batch),
@@ -65,7 +65,7 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
   BlockContext context{backend_, scratch_,  config_,  by_name,   0,
                        batch_,   sequence_, storage_, Keep::all, linear_count};
   for (const char letter : config_.pattern) {
-    context.keep = keep_of(recompute, letter);
+    context.keep = recompute.of(context.index, letter);
     blocks_.push_back(make_block(letter, context));
     ++context.index;
   }

@@ -49,7 +49,7 @@ class Decoder {
   /// Room for microbatches of up to `batch` sequences of `sequence` tokens; activations are stored as
   /// `storage`, and those that `recompute` says are not kept between forward and backward.
   Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
-          DType storage = DType::bf16, Recompute recompute = Recompute::none);
+          DType storage = DType::bf16, const RecomputePlan& recompute = {});
 
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return backend_; }

@@ -35,8 +35,9 @@ class ActivationMemory {
     if (c.host_moments > 0) operations_->moments_on_host();
   }
 
-  void add_block(char letter, const std::array<LinearPrecision, 2>& precisions) {
-    const Keep keep = keep_of(case_.recompute, letter);
+  /// Returns what the block keeps.
+  double add_block(char letter, Keep keep, const std::array<LinearPrecision, 2>& precisions) {
+    const double before = kept_;
     const std::vector<LinearShape> linears = linear_shapes(config_, letter);
     add_linear(linears[0], precisions[0], Place::first, keep, true);
     // The attention's output is kept, or not, by the attention itself.
@@ -46,6 +47,7 @@ class ActivationMemory {
     save(Scratch::wide, linears[0].out, keep != Keep::nothing);
     if (letter == '*') add_attention(keep);
     if (letter == 'M') add_mamba2(keep);
+    return kept_ - before;
   }
 
   double activations() const {
@@ -172,6 +174,35 @@ class ActivationMemory {
   std::unique_ptr<OperationMemory> operations_;
 };
 
+/// Of a block's forward pass, for one token.
+struct BlockFlops {
+  double first = 0;        //!< its linear layers
+  double second = 0;       //!< … of which this is never needed again
+  double convolution = 0;  //!< Mamba-2's
+  double mixing = 0;       //!< of tokens: attention, or the scan
+
+  double forward() const { return first + second + convolution + mixing; }
+  double again(Keep keep) const {
+    if (keep == Keep::all) return 0;
+    return convolution + (keep == Keep::nothing ? first + mixing : 0);
+  }
+};
+
+BlockFlops block_flops(const ModelConfig& c, char letter, std::int64_t sequence) {
+  const std::vector<LinearShape> linears = linear_shapes(c, letter);
+  BlockFlops flops;
+  flops.first = 2 * as_double(linears[0].out) * as_double(linears[0].in);
+  flops.second = 2 * as_double(linears[1].out) * as_double(linears[1].in);
+  if (letter == '*')  // scores and values, each with half of the sequence on average
+    flops.mixing = 2 * 2 * as_double(c.heads * c.head_dim) * as_double(sequence + 1) / 2;
+  if (letter == 'M') {
+    flops.convolution = 2 * as_double(c.mamba.conv_channels() * c.mamba.conv);
+    // State update and output, as a recurrence would compute them.
+    flops.mixing = 6 * as_double(c.mamba.inner() * c.mamba.state);
+  }
+  return flops;
+}
+
 /// Bytes of the forms of a weight that products read.
 double weight_forms(const LinearShape& linear, const LinearPrecision& precision, DType storage,
                     const MemoryTraits& traits) {
@@ -214,7 +245,7 @@ MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Rec
       precisions[place] = recipe.at({name, index, linear.out}, progress);
       estimate.operands += weight_forms(linear, precisions[place++], c.storage, traits);
     }
-    memory.add_block(letter, precisions);
+    estimate.kept_by_block.push_back(memory.add_block(letter, c.recompute.of(index, letter), precisions));
   }
   estimate.activations = memory.activations();
   estimate.scratch = memory.scratch();
@@ -239,16 +270,18 @@ std::int64_t host_moments(const ModelConfig& config, DType moments, std::int64_t
 
 double training_flops_per_token(const ModelConfig& c, std::int64_t sequence) {
   double forward = 2 * as_double(c.vocab) * as_double(c.hidden);
-  for (const char letter : c.pattern) {
-    for (const LinearShape& linear : linear_shapes(c, letter))
-      forward += 2 * as_double(linear.out) * as_double(linear.in);
-    if (letter == '*')  // scores and values, each with half of the sequence on average
-      forward += 2 * 2 * as_double(c.heads * c.head_dim) * as_double(sequence + 1) / 2;
-    if (letter == 'M')  // state update and output, as a recurrence would compute them
-      forward += 6 * as_double(c.mamba.inner() * c.mamba.state) +
-                 2 * as_double(c.mamba.conv_channels() * c.mamba.conv);
-  }
+  for (const char letter : c.pattern) forward += block_flops(c, letter, sequence).forward();
   return 3 * forward;  // the backward pass has two products for each of the forward pass
+}
+
+double recomputed_flops_per_token(const ModelConfig& c, std::int64_t sequence,
+                                  const RecomputePlan& recompute) {
+  double sum = 0;
+  for (std::int64_t index = 0; index < c.blocks(); ++index) {
+    const char letter = c.pattern[static_cast<std::size_t>(index)];
+    sum += block_flops(c, letter, sequence).again(recompute.of(index, letter));
+  }
+  return sum;
 }
 
 MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, const MemoryCase& c,

@@ -3,6 +3,7 @@
 // What a run will cost, before anything is allocated.
 
 #include <cstdint>
+#include <vector>
 
 #include "tetrad/core/dtype.h"
 #include "tetrad/model/config.h"
@@ -16,14 +17,19 @@ namespace tetrad {
 /// Floating-point operations for one token, forward and backward (a multiplication and an addition are two).
 double training_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 
+/// How many of them are computed a second time. What only passes over memory is in neither.
+double recomputed_flops_per_token(const ModelConfig& config, std::int64_t sequence,
+                                  const RecomputePlan& recompute);
+
 struct MemoryEstimate {
-  double weights = 0;      //!< f32 masters
-  double gradients = 0;    //!< f32
-  double optimizer = 0;    //!< two moments, but those on the host
-  double operands = 0;     //!< weights in the forms that products read
-  double activations = 0;  //!< kept from forward to backward, and what passes through
-  double scratch = 0;      //!< what operations hold for themselves
-  double host = 0;         //!< not on the device but on the host: moments; no part of total()
+  double weights = 0;                      //!< f32 masters
+  double gradients = 0;                    //!< f32
+  double optimizer = 0;                    //!< two moments, but those on the host
+  double operands = 0;                     //!< weights in the forms that products read
+  double activations = 0;                  //!< kept from forward to backward, and what passes through
+  double scratch = 0;                      //!< what operations hold for themselves
+  double host = 0;                         //!< not on the device but on the host: moments; no part of total()
+  std::vector<double> kept_by_block = {};  //!< of the activations, by the index of the block
 
   double total() const { return weights + gradients + optimizer + operands + activations + scratch; }
 };
@@ -33,7 +39,7 @@ struct MemoryCase {
   std::int64_t batch;  //!< sequences of a microbatch
   std::int64_t sequence;
   DType storage = DType::bf16;
-  Recompute recompute = Recompute::none;
+  RecomputePlan recompute = {};
   bool telemetry = false;
   bool document_mask = false;
   DType moments = DType::f32;     //!< those that moment_type() leaves so

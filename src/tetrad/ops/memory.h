@@ -49,6 +49,7 @@ class OperationMemory {
 struct MemoryTraits {
   bool operands_are_values = false;  //!< Form::operand of the four-bit formats is BF16
   std::unique_ptr<OperationMemory> (*operations)() = [] { return std::make_unique<OperationMemory>(); };
+  double host_bandwidth = 0;  //!< bytes per second to the host and back, at once; 0: the device is the host
 };
 
 /// Bytes of a quantized matrix of [rows, cols], as consumed.

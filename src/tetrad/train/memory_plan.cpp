@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tetrad/backend/memory.h"
@@ -24,34 +28,70 @@ constexpr std::int64_t kLeftOnDevice = 1'500'000'000;
 
 double in_gb(double bytes) { return bytes / kGb; }
 
-std::string_view name_of(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::none:
-      return "none";
-    case Recompute::cheap:
-      return "cheap";
-    case Recompute::ffn:
-      return "ffn";
-    default:
-      return "full";
-  }
-}
+/// What `auto` may do to blocks, the cheapest for each GB first. On an H200, at 1.1B in BF16, milliseconds
+/// for a GB and a microbatch were 0.8 (products), 2.9 (feed-forward) and 4.4 (attention): docs/benchmarks.md.
+/// Mamba-2 keeps states besides, which take few FLOP to compute again.
+struct Lever {
+  Keep keep;
+  std::string_view letters;  //!< of the blocks that it is for
+};
+constexpr std::array kLevers = {Lever{Keep::products, kBlockLetters}, Lever{Keep::nothing, "M"},
+                                Lever{Keep::nothing, "-"}, Lever{Keep::nothing, "*"}};
 
-std::vector<Recompute> allowed_recomputations(const Config& config) {
-  if (config.train.recompute != "auto") return {recompute_from_name(config.train.recompute)};
-  return {Recompute::none, Recompute::cheap, Recompute::ffn, Recompute::full};
-}
+/// One block keeps less.
+struct Step {
+  std::size_t block;
+  Keep keep;
+};
 
-/// Plans with one amount of recomputation.
 class Planner {
  public:
   Planner(const Config& config, const MemoryTraits& traits, const Room& room)
       : config_(config), traits_(traits), room_(room), recipe_(config.precision, config.model.blocks()) {}
 
-  MemoryPlan plan(Recompute recompute) const {
+  MemoryPlan plan() const {
+    const std::string& recompute = config_.train.recompute;
+    if (recompute != "auto") return with(recompute_from_name(recompute));
+    const std::vector<Step> steps = all_steps();
+    // None needs more memory than the one before it.
+    const auto enough = std::ranges::partition_point(steps, [&](const Step& next) {
+      return !with(after({steps.data(), &next})).fits();
+    });
+    return with(after({steps.begin(), enough}));
+  }
+
+ private:
+  /// Every step that saves something, in the order in which they are made.
+  std::vector<Step> all_steps() const {
+    const std::string& pattern = config_.model.pattern;
+    const auto kept = [&](Keep keep) {
+      return with(RecomputePlan(std::vector(pattern.size(), keep)), 0).estimate.kept_by_block;
+    };
+    std::vector<Step> steps;
+    std::vector<double> before = kept(Keep::all);
+    for (const Lever& lever : kLevers) {
+      const std::vector<double> then = kept(lever.keep);
+      for (std::size_t block = 0; block < pattern.size(); ++block) {
+        if (lever.letters.find(pattern[block]) == std::string_view::npos || then[block] >= before[block])
+          continue;
+        steps.push_back({block, lever.keep});
+        before[block] = then[block];
+      }
+    }
+    return steps;
+  }
+
+  RecomputePlan after(std::span<const Step> steps) const {
+    std::vector<Keep> blocks(config_.model.pattern.size(), Keep::all);
+    for (const Step& step : steps) blocks[step.block] = step.keep;
+    return RecomputePlan(std::move(blocks));
+  }
+
+  /// With as many moments on the host as the configuration says or must be.
+  MemoryPlan with(const RecomputePlan& recompute) const {
     const std::string& moments = config_.train.memory.moments;
-    const MemoryPlan resident = with(recompute, 0);
-    if (moments == "device" || (moments == "auto" && fits_device(resident))) return resident;
+    MemoryPlan resident = with(recompute, 0);
+    if (moments == "device" || (moments == "auto" && resident.fits_device)) return resident;
     const DType type = moment_storage(config_.optim);
     const std::int64_t all = host_moments(config_.model, type, moment_bytes(config_.model, type));
     if (moments == "host") return with(recompute, all);
@@ -63,20 +103,17 @@ class Planner {
                 host_moments(config_.model, type, std::min(all, static_cast<std::int64_t>(missing) + 1)));
   }
 
-  bool fits(const MemoryPlan& plan) const { return fits_device(plan) && fits_host(plan); }
-  bool fits_device(const MemoryPlan& plan) const {
-    return !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
-  }
-  bool fits_host(const MemoryPlan& plan) const {
-    return plan.host_moments == 0 || !room_.host || plan.host_moments <= *room_.host;
-  }
-
- private:
-  MemoryPlan with(Recompute recompute, std::int64_t host) const {
+  MemoryPlan with(const RecomputePlan& recompute, std::int64_t host) const {
     MemoryCase c = memory_case(config_);
     c.recompute = recompute;
     c.host_moments = host;
-    return {recompute, host, estimate_memory(config_.model, recipe_, c, traits_)};
+    MemoryPlan plan{recompute, host, estimate_memory(config_.model, recipe_, c, traits_)};
+    plan.fits_device = !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
+    plan.fits_host = host == 0 || !room_.host || host <= *room_.host;
+    if (traits_.host_bandwidth > 0) plan.transfer_seconds = plan.estimate.host / traits_.host_bandwidth;
+    plan.recomputed = recomputed_flops_per_token(config_.model, c.sequence, recompute) /
+                      training_flops_per_token(config_.model, c.sequence);
+    return plan;
   }
 
   const Config& config_;
@@ -104,26 +141,19 @@ Room room_for(const RunConfig& config, const Backend* backend) {
 }
 
 MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room) {
-  const Planner planner(config, traits, room);
-  MemoryPlan plan;
-  for (const Recompute recompute : allowed_recomputations(config)) {
-    plan = planner.plan(recompute);
-    if (planner.fits(plan)) break;
-  }
-  return plan;
+  return Planner(config, traits, room).plan();
 }
 
-Recompute recompute_of(const Config& config, const Backend& backend) {
-  return plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend)).recompute;
+MemoryPlan plan_memory(const Config& config, const Backend& backend) {
+  return plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend));
 }
 
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room) {
-  const Planner planner(config, traits, room);
   const MemoryPlan plan = plan_memory(config, traits, room);
-  if (planner.fits(plan)) return std::nullopt;
+  if (plan.fits()) return std::nullopt;
   std::string text = fmt::format("this run needs about {:.1f} GB of memory", in_gb(plan.estimate.total()));
   if (room.device) text += fmt::format(", and {:.1f} GB are free", in_gb(static_cast<double>(*room.device)));
-  if (!planner.fits_host(plan))
+  if (!plan.fits_host)
     text += fmt::format("; {:.1f} GB of AdamW's moments would be on the host, which has {:.1f} GB for them",
                         in_gb(plan.estimate.host), in_gb(static_cast<double>(*room.host)));
   // The nearest plan: everything that the program may choose, left to it.
@@ -131,23 +161,34 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
   free.train.memory.moments = "auto";
   free.train.recompute = "auto";
   const MemoryPlan nearest = plan_memory(free, traits, room);
-  if (planner.fits(nearest))
-    return text + fmt::format(": train.memory=auto train.recompute=auto would fit ({})", describe(nearest));
+  if (nearest.fits())
+    return text + fmt::format(": train.memory=auto train.recompute=auto would fit ({})",
+                              describe(nearest, config.model));
   return text + fmt::format(
                     ": use a smaller train.microbatch or train.sequence, or a machine with more (at the "
                     "least {:.1f} GB on "
                     "the device: {})",
-                    in_gb(nearest.estimate.total()), describe(nearest));
+                    in_gb(nearest.estimate.total()), describe(nearest, config.model));
 }
 
-std::string describe(const MemoryPlan& plan) {
-  const double moments = plan.estimate.optimizer + plan.estimate.host;
-  std::string text = fmt::format("recompute {}", name_of(plan.recompute));
-  if (plan.host_moments == 0) return text + "; moments on the device";
-  return text +
-         fmt::format(
-             "; moments {:.0f} % on the device, {:.1f} GB pinned on the host: {:.1f} GB each way per step",
-             100 * plan.estimate.optimizer / moments, in_gb(plan.estimate.host), in_gb(plan.estimate.host));
+std::optional<std::string> shortage(const Config& config, const Backend& backend) {
+  return shortage(config, memory_traits(backend.name()), room_for(config.run, &backend));
+}
+
+std::string describe(const MemoryPlan& plan, const ModelConfig& model, std::optional<double> step_seconds) {
+  std::string text = "moments on the device";
+  if (plan.host_moments > 0)
+    text = fmt::format(
+        "moments {:.0f} % on the device, {:.1f} GB pinned on the host: {:.1f} GB each way per step",
+        100 * plan.estimate.optimizer / (plan.estimate.optimizer + plan.estimate.host),
+        in_gb(plan.estimate.host), in_gb(plan.estimate.host));
+  if (plan.transfer_seconds > 0) {
+    text += fmt::format(", {:.2g} s", plan.transfer_seconds);
+    if (step_seconds) text += fmt::format(" = {:.3g} % of it", 100 * plan.transfer_seconds / *step_seconds);
+  }
+  text += fmt::format("; recompute {}", plan.recompute.describe(model.pattern));
+  if (plan.recomputed > 0) text += fmt::format(": {:.2g} % more FLOP", 100 * plan.recomputed);
+  return text;
 }
 
 }  // namespace tetrad

@@ -25,22 +25,30 @@ struct Room {
 Room room_for(const RunConfig& config, const Backend* backend);
 
 struct MemoryPlan {
-  Recompute recompute = Recompute::none;
+  RecomputePlan recompute;
   std::int64_t host_moments = 0;  //!< bytes of AdamW's moments on the host
   MemoryEstimate estimate;
+  bool fits_device = true;  //!< also where nobody knows
+  bool fits_host = true;
+  double transfer_seconds = 0;  //!< of a step, for the moments on the host; 0: they stay where they are
+  double recomputed = 0;        //!< FLOP that are computed twice, as a part of all
+
+  bool fits() const { return fits_device && fits_host; }
 };
 
 /// The cheapest plan that the configuration allows and that fits: as many moments on the host as must be,
-/// then more recomputation. Where none fits, the one that needs least.
+/// then recomputation, block by block. Where none fits, the one that needs least.
 MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room);
-
-/// What is recomputed in a run on this backend.
-Recompute recompute_of(const Config& config, const Backend& backend);
+/// For a run on this backend, in what is free there.
+MemoryPlan plan_memory(const Config& config, const Backend& backend);
 
 /// What does not fit, with what would help; nothing: it fits, or nobody knows.
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room);
+std::optional<std::string> shortage(const Config& config, const Backend& backend);
 
-/// One line: where the moments are, what is recomputed, what a step transfers.
-std::string describe(const MemoryPlan& plan);
+/// One line: where the moments are, what is recomputed, and what both cost in each step, as a part of it
+/// where it is known how long one takes.
+std::string describe(const MemoryPlan& plan, const ModelConfig& model,
+                     std::optional<double> step_seconds = std::nullopt);
 
 }  // namespace tetrad

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "tetrad/backend/memory.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/optim/adamw_optimizer.h"
@@ -40,7 +39,7 @@ std::optional<double> measure_step_seconds(const Config& config, Backend& backen
   const std::int64_t batch = on_cpu ? sequences_to_measure(whole.batch, train.sequence, flop) : whole.batch;
   if (on_cpu && static_cast<double>(batch) * flop > kMostFlop) return std::nullopt;
 
-  const MemoryPlan plan = plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend));
+  const MemoryPlan plan = plan_memory(config, backend);
   Decoder decoder(backend, config.model, batch, train.sequence, whole.storage, plan.recompute);
   AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim, plan.host_moments);
   decoder.initialize(train.init_seed());

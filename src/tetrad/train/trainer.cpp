@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "tetrad/backend/memory.h"
 #include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
@@ -71,7 +70,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
       recipe_(config.precision, config.model.blocks()),
       dataset_(std::move(dataset)),
-      plan_(plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend))),
+      plan_(plan_memory(config, backend)),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
                plan_.recompute),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
@@ -84,7 +83,8 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       losses_(inputs_.size()) {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
-  if (plan_.host_moments > 0 || config.train.recompute == "auto") log_.say("memory: {}", describe(plan_));
+  if (plan_.host_moments > 0 || config.train.recompute == "auto")
+    log_.say("memory: {}", describe(plan_, config.model));
   state_.tokenizer_hash = dataset_.tokenizer_hash();
   state_.build = std::move(build);
   state_.identity = {folder.id(), settings_hash(config_), dataset_.hashes(), folder.branch()};

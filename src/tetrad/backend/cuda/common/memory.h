@@ -22,6 +22,11 @@ inline constexpr std::int64_t kAttentionWorkspace = std::int64_t{9} << 29;
 inline constexpr std::int64_t kStagedMoments = std::int64_t{1} << 24;
 inline constexpr int kMomentStages = 3;
 
+/// Bytes per second between the device and pinned memory of the host, each way while both are used:
+/// what an update reached on an H200 (docs/benchmarks.md). The one figure of a plan's cost that is not
+/// computed.
+inline constexpr double kHostBandwidth = 50e9;
+
 /// Tokens whose logits exist at one time. A multiple of 128 keeps the products' tiles whole.
 constexpr std::int64_t loss_chunk(std::int64_t tokens, std::int64_t vocab) {
   constexpr std::int64_t kLogits = std::int64_t{1} << 27;  // elements, about
@@ -65,6 +70,7 @@ std::unique_ptr<OperationMemory> operation_memory();
 
 /// On a GPU whose matrix units take FP8, and with cuDNN.
 inline constexpr MemoryTraits kCudaMemory = {.operands_are_values = true,
-                                             .operations = cuda::operation_memory};
+                                             .operations = cuda::operation_memory,
+                                             .host_bandwidth = cuda::kHostBandwidth};
 
 }  // namespace tetrad
