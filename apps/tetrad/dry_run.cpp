@@ -93,11 +93,14 @@ void print_room(const Room& room, bool fits, const Hardware& hardware, const Che
 std::optional<double> print_time(const Config& config, const Hardware& hardware, bool fits,
                                  std::optional<double> price) {
   std::optional<double> seconds;
-  if (hardware.backend && fits) seconds = measure_step_seconds(config, *hardware.backend);
+  const bool is_elsewhere = config.run.gpu_memory > 0 || config.run.host_memory > 0;
+  if (hardware.backend && fits && !is_elsewhere) seconds = measure_step_seconds(config, *hardware.backend);
   if (!seconds) {
-    fmt::print("time         not measured: {}\n", !hardware.backend ? "the device is not here"
-                                                  : !fits           ? "it does not fit into memory"
-                                                                    : "it would take too long on a CPU");
+    fmt::print("time         not measured: {}\n",
+               is_elsewhere        ? "run.gpu_memory and run.host_memory describe another machine"
+               : !hardware.backend ? "the device is not here"
+               : !fits             ? "it does not fit into memory"
+                                   : "it would take too long on a CPU");
     return seconds;
   }
   constexpr double kSecondsPerHour = 3600;

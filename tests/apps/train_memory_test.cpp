@@ -84,6 +84,7 @@ TEST_F(MemoryPlans, AreShownForMachinesThatAreNotHere) {
   const Outcome shown = run_tetrad({"train", "--dry-run", folder_.file("8b.yaml"), "run.backend=cuda",
                                     "run.gpu_memory=140", "run.host_memory=100"});
   EXPECT_NE(shown.out.find("GB pinned on the host"), std::string::npos) << shown.out << shown.err;
+  EXPECT_NE(shown.out.find("describe another machine"), std::string::npos) << shown.out;
   EXPECT_NE(shown.out.find(" s; recompute none"), std::string::npos)
       << "no part of a step of unknown length\n"
       << shown.out;
