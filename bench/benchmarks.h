@@ -46,7 +46,8 @@ void moments(Backend& backend, double gigabytes, int repeats, const Report& repo
 
 /// Whole optimizer steps of the configuration's model, with its batch, microbatch, sequence and plan of
 /// memory: BF16 beside its FLOP at the speed of a large product, every other recipe beside BF16, in turns
-/// where both fit into memory, else after it and with the same plan. What is computed again does not count as FLOP.
+/// where both fit into memory, else after it and with the same plan. What is computed again does not count as
+/// FLOP.
 void step(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int repeats,
           const Report& report);
 

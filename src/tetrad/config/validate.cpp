@@ -60,10 +60,10 @@ void validate_train(const TrainConfig& train) {
       "need: change train.microbatch or train.sequence",
       microbatch, train.sequence);
   validate_length(train, tokens);
-  TETRAD_CHECK(train.checkpoint.enabled ||
-                   (train.health.policy != "rollback" && train.health.on_spike != "rollback"),
-               "train.health asks for rollbacks, but train.checkpoint.enabled is false: there is nothing to "
-               "go back to");
+  TETRAD_CHECK(
+      train.checkpoint.enabled || (train.health.policy != "rollback" && train.health.on_spike != "rollback"),
+      "train.health asks for rollbacks, but train.checkpoint.enabled is false: there is nothing to "
+      "go back to");
 }
 
 /// Wgrad transforms along the tokens of a microbatch.
