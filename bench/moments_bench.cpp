@@ -13,7 +13,6 @@ constexpr double kGb = 1e9;
 
 /// Elements of each tensor: their weights and gradients are the same memory, since only the moments are many.
 constexpr std::int64_t kElements = std::int64_t{1} << 27;
-constexpr std::int64_t kMomentBytes = 2 * sizeof(float);  //!< of an element
 
 /// AdamW over tensors whose moments lie on the host.
 class HostAdamW {
@@ -28,7 +27,7 @@ class HostAdamW {
     backend.set_to_zero(weight_.bytes());
     backend.set_to_zero(gradient_.bytes());
     float* moments = moments_.as<float>();
-    for (std::int64_t left = bytes / kMomentBytes; left > 0; left -= kElements) {
+    for (std::int64_t left = bytes / moment_bytes(1, DType::f32); left > 0; left -= kElements) {
       const std::int64_t size = std::min(left, kElements);
       tensors_.push_back({.weight = weight_.f32(),
                           .gradient = gradient_.f32(),
@@ -65,7 +64,8 @@ class HostAdamW {
 }  // namespace
 
 void moments(Backend& backend, double gigabytes, int repeats, const Report& report) {
-  const auto bytes = static_cast<std::int64_t>(gigabytes * kGb) / kMomentBytes * kMomentBytes;
+  const std::int64_t bytes =
+      moment_bytes(static_cast<std::int64_t>(gigabytes * kGb) / moment_bytes(1, DType::f32), DType::f32);
   HostAdamW adamw(backend, bytes);
   const auto gb = static_cast<double>(bytes) / kGb;
   const Stopwatch stopwatch(backend, repeats);

@@ -228,8 +228,7 @@ void step_beside(Backend& backend, const Config& config, const std::vector<std::
   const auto tokens = static_cast<double>(config.train.batch * config.train.sequence);
   for (const std::string& recipe : recipes) {
     const Config c = with_recipe(config, recipe);
-    Stepper stepper(backend, c,
-                    plan_memory(c, memory_traits(backend.name()), room_for(config.run, &backend)));
+    Stepper stepper(backend, c, plan_memory(c, backend));
     stepper.step();
     const auto seconds_per_step = [&](int count) {
       const BusyLoops others(count);

@@ -43,6 +43,9 @@ constexpr std::array<std::string_view, 1> kMixKeys = {"data"};
 bool is_within(const std::string& key, std::string_view section) {
   return key == section || key.starts_with(std::string(section) + ".");
 }
+bool is_within_one_of(const std::string& key, Keys sections) {
+  return std::ranges::any_of(sections, [&](std::string_view section) { return is_within(key, section); });
+}
 
 /// {precision.rht: none} or {precision: {rht: none}} to "precision.rht=none"; `above` is the key of the node.
 void read_overrides(const Node& node, const std::string& above, Keys keys,
@@ -52,7 +55,7 @@ void read_overrides(const Node& node, const std::string& above, Keys keys,
   for (std::size_t i = 0; i < node.names.size(); ++i) {
     const std::string key = above + node.names[i];
     const Node& value = node.children[i];
-    const bool is_free = std::ranges::any_of(keys, [&](std::string_view own) { return is_within(key, own); });
+    const bool is_free = is_within_one_of(key, keys);
     const bool has_free =
         std::ranges::any_of(keys, [&](std::string_view own) { return is_within(std::string(own), key); });
     TETRAD_CHECK(is_free || (has_free && value.is(Node::Kind::map)),
@@ -188,9 +191,7 @@ ComparePlan plan_of_recipes(const std::string& list) {
 
 }  // namespace
 
-bool arms_may_differ_in(const std::string& key) {
-  return std::ranges::any_of(kArmKeys, [&](std::string_view own) { return is_within(key, own); });
-}
+bool arms_may_differ_in(const std::string& key) { return is_within_one_of(key, kArmKeys); }
 
 void check_plan(const ComparePlan& plan) {
   std::set<std::string> names;
