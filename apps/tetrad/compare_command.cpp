@@ -174,10 +174,12 @@ ExitCode run(const CompareOptions& options) {
   std::vector<ArmProbes> probes = probes_so_far(comparison, folder);
   const auto report = [&] { return write_report(comparison, folder, probes, context, "", options.json); };
   const RunContext runs{kBuildId, origin, backend, signals, terminal()};
-  const std::set<std::string> wanted(options.probes.begin(), options.probes.end());
+  const std::vector<std::string>& said = comparison.plan.probes;
+  std::set<std::string> wanted(said.begin(), said.end());
+  if (said.empty()) wanted.insert(kProbes.begin(), kProbes.end());
   const bool probes_reference = wanted.contains("gradients") || wanted.contains("losses");
   const std::size_t probed = wanted.contains("checks") ? probes.size() : probes_reference ? 1 : 0;
-  const RunnerOptions runner{!options.light, probed, [&] { return describe(backend); }, [&] { report(); }};
+  const RunnerOptions runner{!comparison.plan.light, probed, [&] { return describe(backend); }, [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, runs);
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
   const WrittenReport written = report();
@@ -284,12 +286,11 @@ void add_compare(CLI::App& app, Action& action) {
   command
       ->add_option("--probes", options->probes,
                    "What to measure after the runs: gradients and losses (on the reference's weights, beside "
-                   "its own), recovery, checks; or none")
+                   "its own), recovery, checks; or none (default: everything; with --resume, as it began)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember({"gradients", "losses", "recovery", "checks", "none"}))
-      ->type_name("LIST")
-      ->capture_default_str();
+      ->type_name("LIST");
   command->add_flag("--dry-run", options->dry_run,
                     "List the runs and the differences between the arms, and stop");
   command->add_flag("--json", options->json, "Print the report as one JSON object");

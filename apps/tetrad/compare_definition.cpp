@@ -79,6 +79,12 @@ void grow(const Definition& found, const fs::path& folder, ComparePlan& plan) {
     plan.looked.push_back(found.plan.pairs());
 }
 
+/// What is measured after the runs may be said anew whenever a comparison goes on.
+void choose_probes(const CompareOptions& options, ComparePlan& plan) {
+  if (!options.probes.empty()) plan.probes = options.probes;
+  if (options.light) plan.light = true;
+}
+
 }  // namespace
 
 std::optional<Definition> found_in(const fs::path& folder) {
@@ -97,8 +103,11 @@ Definition define(const CompareOptions& options, const fs::path& folder) {
   const std::optional<Definition> found = found_in(folder);
   if (options.resume.empty()) {
     Definition asked = asked_for(options);
+    choose_probes(options, asked.plan);
     if (!found) return asked;
     ComparePlan same = asked.plan;
+    same.probes = found->plan.probes;
+    same.light = found->plan.light;
     same.seeds = found->plan.seeds;
     same.looked = found->plan.looked;
     same.trunks.resize(std::min(same.trunks.size(), found->plan.trunks.size()));
@@ -119,6 +128,7 @@ Definition define(const CompareOptions& options, const fs::path& folder) {
       folder.string());
   Definition definition = *found;
   ComparePlan& plan = definition.plan;
+  choose_probes(options, plan);
   TETRAD_CHECK(options.seeds == 0 || plan.trunks.empty(),
                "{} has trunks that were given: add some with --branch", folder.string());
   TETRAD_CHECK(options.branches.empty() || !plan.trunks.empty(), "{} has seeds: add some with --seeds",

@@ -38,7 +38,7 @@ struct CompareOptions {
   double price = 0;
   std::vector<std::string> choices;
   bool light = false;
-  std::vector<std::string> probes = {"gradients", "losses", "recovery", "checks"};
+  std::vector<std::string> probes;  //!< empty: as it began, or everything
   bool dry_run = false;
   bool json = false;
 };

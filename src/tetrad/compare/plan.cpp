@@ -144,6 +144,17 @@ std::vector<std::int64_t> read_counts(const Node& node, const std::string& name)
   return values;
 }
 
+std::vector<std::string> read_probes(const Node& node, const std::string& name) {
+  TETRAD_CHECK(node.is(Node::Kind::list), "{}: expected a list of {}, or none", node.origin,
+               fmt::join(kProbes, ", "));
+  std::vector<std::string_view> choices(kProbes.begin(), kProbes.end());
+  choices.emplace_back("none");
+  std::vector<std::string> probes;
+  for (const Node& child : node.children)
+    probes.push_back(config::read_string(child, name, config::one_of(choices)));
+  return probes;
+}
+
 void read_member(const std::string& name, const Node& node, ComparePlan& plan) {
   if (name == "arms") {
     plan.arms = read_named(node, kArmKeys);
@@ -168,11 +179,15 @@ void read_member(const std::string& name, const Node& node, ComparePlan& plan) {
     plan.trunks = read_trunks(node);
   } else if (name == "windows") {
     plan.windows = read_windows(node);
+  } else if (name == "probes") {
+    plan.probes = read_probes(node, name);
+  } else if (name == "light") {
+    plan.light = config::read_bool(node, name);
   } else {
     fail(
         "{}: {} is not a key of a comparison; valid keys: arms, seeds, lr_factors, mixes, margin, alpha, "
         "looks, "
-        "trunk_steps, windows",
+        "trunk_steps, windows, probes, light",
         node.origin, config::shown(name));
   }
 }
@@ -260,6 +275,8 @@ std::string to_yaml(const ComparePlan& plan) {
                       windows.last, windows.primary, plan.looks);
   if (!plan.looked.empty()) text += fmt::format("looked: [{}]\n", fmt::join(plan.looked, ", "));
   if (plan.trunk_steps > 0) text += fmt::format("trunk_steps: {}\n", plan.trunk_steps);
+  if (!plan.probes.empty()) text += fmt::format("probes: [{}]\n", fmt::join(plan.probes, ", "));
+  if (plan.light) text += "light: true\n";
   if (!plan.trunks.empty()) text += "trunks:\n";
   for (const GivenTrunk& trunk : plan.trunks) text += "  - " + trunk_text(trunk) + "\n";
   return text;

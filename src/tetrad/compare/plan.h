@@ -3,6 +3,7 @@
 // What is compared: arms, each a precision (of products, of AdamW's moments), times seeds, learning rates and
 // data mixes. Arms may branch off from trunks that they share instead of beginning each by itself.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,6 +18,10 @@ struct NamedOverrides {
   std::vector<std::string> overrides;  //!< "precision.rht=none"
   friend bool operator==(const NamedOverrides&, const NamedOverrides&) = default;
 };
+
+/// What can be measured after the runs: on the reference's weights, by a bad step and an interruption, on
+/// questions; `none` stands for nothing at all.
+inline constexpr std::array kProbes = {"gradients", "losses", "recovery", "checks"};
 
 /// A checkpoint from which all arms go on.
 struct GivenTrunk {
@@ -47,6 +52,10 @@ struct ComparePlan {
   std::int64_t trunk_steps = 0;           //!< not 0: arms branch off from trunks of so many steps
   std::vector<GivenTrunk> trunks = {};    //!< or from these, which are there instead of seeds
   Windows windows = {};
+  /// No part of what is compared: what is measured after the runs (empty: everything), and whether no
+  /// checkpoints stay but those that this needs.
+  std::vector<std::string> probes = {};
+  bool light = false;
 
   bool has_trunks() const { return trunk_steps > 0 || !trunks.empty(); }
   /// How many runs each arm has of one learning rate and mix.
@@ -55,7 +64,7 @@ struct ComparePlan {
 };
 
 /// `text` is a list of recipes ("bf16,nvfp4") or the name of a YAML file with `arms` and, if it likes, seeds,
-/// lr_factors, mixes, margin, alpha, looks, trunk_steps and windows. Throws Error (bad input).
+/// lr_factors, mixes, margin, alpha, looks, trunk_steps, windows, probes and light. Throws Error (bad input).
 ComparePlan read_plan(const std::string& text);
 
 /// The same for the text of such a file; `name` stands for it in messages.
