@@ -20,6 +20,10 @@ double part_of(const RunLength& run, double fraction, std::int64_t steps, std::i
 
 }  // namespace
 
+std::int64_t step_count(const TrainConfig& config) {
+  return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
+}
+
 double learning_rate(const ScheduleConfig& schedule, double peak, std::int64_t step, const RunLength& run) {
   const RunLength length{std::max<std::int64_t>(run.steps, 1), run.tokens_per_step};
   const double total = static_cast<double>(length.steps);

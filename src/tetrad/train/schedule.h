@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The learning rate over a run.
+// How long a run is, and its learning rate on the way.
 
 #include <cstdint>
 
 #include "tetrad/train/config.h"
 
 namespace tetrad {
+
+/// Steps of a run, from its tokens if that is how it was said.
+std::int64_t step_count(const TrainConfig& config);
 
 /// How long a run is.
 struct RunLength {

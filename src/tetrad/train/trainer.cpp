@@ -16,7 +16,6 @@
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 #include "tetrad/train/resume.h"
-#include "tetrad/train/schedule.h"
 
 namespace tetrad {
 namespace {
@@ -27,17 +26,6 @@ std::string with_unit(double value) {
 }
 
 }  // namespace
-
-std::int64_t step_count(const TrainConfig& config) {
-  return config.steps > 0 ? config.steps : ceil_div(config.tokens, config.batch * config.sequence);
-}
-
-std::int64_t most_checkpoints(const TrainConfig& config) {
-  const CheckpointConfig& kept = config.checkpoint;
-  if (!kept.enabled) return 0;
-  return kept.keep + 2 + (kept.keep_best ? 1 : 0) +
-         (kept.keep_every > 0 ? step_count(config) / kept.keep_every : 0);
-}
 
 MemoryCase memory_case(const Config& config) {
   const TrainConfig& train = config.train;
@@ -75,7 +63,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
                plan_.recompute),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
                  config.train.rounding_seed()),
-      writer_(CheckpointStore(folder_ / "checkpoints", config.train.checkpoint.keep)),
+      saver_(folder_, config.train, log),
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
@@ -98,7 +86,7 @@ void Trainer::start() {
   else
     take_weights(config_.train.from);
   open_metrics(-1);
-  saved_at_ = steady_seconds();
+  saver_.restart_clock();
   if (saves_ends_) save(true);
   const HealthConfig& health = config_.train.health;
   if ((health.policy == "rollback" || health.on_spike == "rollback") && config_.train.checkpoint.every == 0)
@@ -129,7 +117,7 @@ void Trainer::branch_off(const BranchPoint& from) {
   TETRAD_CHECK(branch_point(open.path()).sha256 == from.sha256,
                "{} is no longer the checkpoint that this run was to branch off from", from.checkpoint);
   load(open.path(), GoesOn::as_branch);
-  saved_at_ = steady_seconds();
+  saver_.restart_clock();
   open_metrics(-1);
   log_.say("branches off from {} (run {}, step {} of {}, SHA-256 {})", from.checkpoint, from.run, from.step,
            steps_, from.sha256);
@@ -161,8 +149,7 @@ bool Trainer::note_changed_settings(const std::filesystem::path& checkpoint) {
 }
 
 void Trainer::resume(bool changes_are_meant) {
-  const std::optional<FoundCheckpoint> checkpoint =
-      newest_checkpoint(std::numeric_limits<std::int64_t>::max());
+  const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint();
   if (!checkpoint) {
     // A run that was stopped while it wrote its very first checkpoint has lost nothing.
     if (!run_folder_.has_made_no_step())
@@ -178,20 +165,20 @@ void Trainer::resume(bool changes_are_meant) {
   load(checkpoint->path, changes_are_meant ? GoesOn::changed : GoesOn::as_it_was);
   TETRAD_CHECK(state_.step <= steps_,
                "the run has made {} steps already, more than the {} that it is to have", state_.step, steps_);
-  saved_step_ = state_.step;
-  saved_at_ = steady_seconds();
+  saver_.found(state_.step);
+  saver_.restart_clock();
   open_metrics(state_.step);
   metrics_->resume_from(state_.step, checkpoint->path.string(), checkpoint_bytes(checkpoint->path));
   log_.say("resumed from {} (step {} of {})", checkpoint->path.string(), state_.step, steps_);
   metrics_->add_resume(state_.step, state_.build);
   if (!changes_are_meant || !note_changed_settings(checkpoint->path)) return;
-  saved_step_ = -1;  // once more, with these settings
+  saver_.forget();  // once more, with these settings
   save(true);
 }
 
 std::optional<FoundCheckpoint> Trainer::newest_checkpoint(std::int64_t limit) {
   std::vector<CheckpointProblem> problems;
-  std::optional<FoundCheckpoint> found = writer_.store().newest_good(problems, limit);
+  std::optional<FoundCheckpoint> found = saver_.newest(problems, limit);
   say_problems(problems);
   return found;
 }
@@ -309,7 +296,7 @@ Ending Trainer::run_steps(const StopSignals& signals) {
     if (!outcome.fault) apply(outcome);
     ++state_.step;
     report(outcome, steady_seconds() - begin);
-    if (writer_.is_done()) finish_save();
+    if (saver_.is_done()) finish_save();
     if (watch_.diverged()) {
       log_.say("diverged: the smoothed loss {:.3f} has been {:.2f} nats above its best {:.3f} for {} steps",
                watch_.smoothed(), watch_.smoothed() - watch_.best(), watch_.best(),
@@ -323,7 +310,7 @@ Ending Trainer::run_steps(const StopSignals& signals) {
     if (last || (eval_every > 0 && state_.step % eval_every == 0)) evaluate(last);
     const bool asked_for = signals.take_checkpoint_request();
     const bool ends = state_.step == last_step_;
-    if ((ends && saves_ends_) || is_scheduled(state_.step) || asked_for || is_time_to_save()) save(ends);
+    if ((ends && saves_ends_) || is_scheduled(state_.step) || asked_for || saver_.is_time()) save(ends);
   }
   return Ending::finished;
 }
@@ -353,7 +340,7 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
     if (pass.telemetry) outcome.stats = std::move(pass.stats);
     if (pass.non_finite && !first_bad) first_bad = pass;
     const double now = steady_seconds();
-    signals.expect_seconds(now - begin + save_seconds_);
+    signals.expect_seconds(now - begin + saver_.seconds());
     constexpr double kLong = 10;  // seconds without a sign of life
     if (now - told > kLong && i + 1 < microbatches) {
       log_.progress(
@@ -440,7 +427,7 @@ void Trainer::finish_trace() {
 }
 
 void Trainer::apply(const StepOutcome& outcome) {
-  wait_until_read();
+  saver_.wait_until_read();
   const TraceRange range(trace_.get(), "optimizer");
   optimizer_.step(state_.step + 1, outcome.learning_rate, outcome.grad_norm);
   watch_.add(outcome.loss);
@@ -538,16 +525,10 @@ bool Trainer::is_scheduled(std::int64_t step) const {
   return step == first || (every > 0 && step % every == 0);
 }
 
-bool Trainer::is_time_to_save() const {
-  constexpr double kSecondsPerMinute = 60;
-  const double minutes = config_.train.checkpoint.minutes;
-  return minutes > 0 && steady_seconds() - saved_at_ >= minutes * kSecondsPerMinute;
-}
-
 void Trainer::save(bool must_succeed) {
   if (!config_.train.checkpoint.enabled) return;
   finish_save();
-  if (saved_step_ == state_.step) return;
+  if (saver_.has(state_.step)) return;
   const bool is_scheduled_here = is_scheduled(state_.step);
   if (is_scheduled_here) {  // also if it cannot be written: a full disk must not be seen in what comes later
     state_.scheduled_step = state_.step;
@@ -564,49 +545,21 @@ void Trainer::save(bool must_succeed) {
     return step == scheduled || (wanted.keep_best && best && step == best->step) ||
            wanted.stays_for_good(step);
   };
-  saved_at_ = steady_seconds();
+  saver_.restart_clock();
   const TraceRange range(trace_.get(), "checkpoint");
   try {
     metrics_->sync();
-    writer_.start(make_snapshot(decoder_, optimizer_, state, texts_), stays);
-    saving_ = {state_.step, is_scheduled_here};
+    saver_.start(state_.step, make_snapshot(decoder_, optimizer_, state, texts_), stays);
   } catch (const Error& error) {
     if (must_succeed) throw;
-    say_not_saved(state_.step, error);
+    saver_.say_failed(state_.step, error);
   }
   if (must_succeed) finish_save(true);
 }
 
 void Trainer::finish_save(bool must_succeed) {
-  if (!saving_) return;
-  Saving saving = *std::exchange(saving_, std::nullopt);
-  const double begin = steady_seconds();
-  try {
-    const WrittenCheckpoint written = writer_.finish();
-    saving.waited += steady_seconds() - begin;
-    if (saving.is_scheduled) state_.rollbacks = state_.rollback_samples = 0;
-    saved_step_ = saving.step;
-    save_seconds_ = written.seconds;
-    metrics_->add_checkpoint(saving.step, written.path.string(), written.seconds, written.bytes);
-    for (const std::string& warning : written.warnings) log_.say("{}", warning);
-    log_.say("checkpoint {} ({:.1f} MB, {:.2f} s; training waited {:.2f} s)", written.path.string(),
-             static_cast<double>(written.bytes) / 1e6, written.seconds, saving.waited);
-    forecast_space(written.bytes);
-  } catch (const Error& error) {
-    if (must_succeed) throw;
-    say_not_saved(saving.step, error);
-  }
-}
-
-void Trainer::say_not_saved(std::int64_t step, const Error& error) {
-  log_.say("NO CHECKPOINT of step {}: {}. The run goes on.", step, error.what());
-}
-
-void Trainer::wait_until_read() {
-  if (!saving_) return;
-  const double begin = steady_seconds();
-  writer_.wait_until_read();
-  saving_->waited += steady_seconds() - begin;
+  const std::optional<std::int64_t> written = saver_.finish(*metrics_, must_succeed);
+  if (written && is_scheduled(*written)) state_.rollbacks = state_.rollback_samples = 0;
 }
 
 /// The mean over the sources, if they were evaluated at this step.
@@ -615,20 +568,6 @@ std::optional<double> Trainer::heldout_loss() const {
   double sum = 0;
   for (const EvalMetrics& metrics : evaluations_) sum += metrics.loss;
   return sum / static_cast<double>(evaluations_.size());
-}
-
-void Trainer::forecast_space(std::uint64_t bytes) {
-  if (std::exchange(forecast_space_, true)) return;
-  const std::int64_t count = most_checkpoints(config_.train) - std::ssize(writer_.store().list());
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(folder_, error);
-  const double needed = static_cast<double>(bytes) * static_cast<double>(std::max<std::int64_t>(count, 0));
-  if (error || needed <= static_cast<double>(space.available)) return;
-  log_.say(
-      "WARNING: the checkpoints to come need {:.1f} GB, and the disk has {:.1f} GB free: make room, or keep "
-      "fewer "
-      "(train.checkpoint.keep, keep_every, keep_best)",
-      needed / 1e9, static_cast<double>(space.available) / 1e9);
 }
 
 }  // namespace tetrad

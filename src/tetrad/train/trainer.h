@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tetrad/checkpoint/checkpoint_writer.h"
 #include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/core/error.h"
 #include "tetrad/data/dataset.h"
@@ -26,19 +26,14 @@
 #include "tetrad/train/metrics.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/run_log.h"
+#include "tetrad/train/run_saver.h"
 #include "tetrad/train/run_trace.h"
+#include "tetrad/train/schedule.h"
 #include "tetrad/train/signals.h"
 
 namespace tetrad {
 
 enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
-
-/// Steps of a run, from its tokens if that is how it was said.
-std::int64_t step_count(const TrainConfig& config);
-
-/// How many checkpoints are on the disk at once, at most: the newest, one that is being written, the last of
-/// the schedule, the best, and those that stay for good.
-std::int64_t most_checkpoints(const TrainConfig& config);
 
 /// What decides about the memory of a run, besides its plan (memory_plan.h).
 MemoryCase memory_case(const Config& config);
@@ -89,13 +84,6 @@ class Trainer {
     bool interrupted = false;       //!< by a signal, between two microbatches
   };
 
-  /// A checkpoint that is being written.
-  struct Saving {
-    std::int64_t step = 0;
-    bool is_scheduled = false;
-    double waited = 0;  //!< seconds that training has waited for it
-  };
-
   /// How a run takes over the state in a checkpoint.
   enum class GoesOn : std::uint8_t { as_it_was, changed, as_branch };
 
@@ -118,18 +106,12 @@ class Trainer {
   bool evaluates_in_bf16(bool last);
   /// Whether train.checkpoint.every asks for a checkpoint of this step.
   bool is_scheduled(std::int64_t step) const;
-  bool is_time_to_save() const;
   /// Begins to write a checkpoint, which goes on beside the next steps. With `must_succeed` it is there on
   /// return, and a failure is an Error; otherwise a failure is reported and the run goes on. A step that is
   /// saved already is not saved again.
   void save(bool must_succeed);
   /// Waits for the checkpoint that is being written, if any, and says what came of it.
   void finish_save(bool must_succeed = false);
-  /// Before weights or moments change: the checkpoint that is being written may not have read them yet.
-  void wait_until_read();
-  void say_not_saved(std::int64_t step, const Error& error);
-  /// Says so if the disk will have no room for the checkpoints to come, each of so many bytes.
-  void forecast_space(std::uint64_t bytes);
   /// Writes the trace, if there is one, and ends it.
   void finish_trace();
   std::optional<double> heldout_loss() const;
@@ -142,7 +124,8 @@ class Trainer {
   /// Where the precision of the next step is another than that of the last one.
   void note_changes();
   /// The newest good one up to step `limit`.
-  std::optional<FoundCheckpoint> newest_checkpoint(std::int64_t limit);
+  std::optional<FoundCheckpoint> newest_checkpoint(
+      std::int64_t limit = std::numeric_limits<std::int64_t>::max());
   Pass make_pass(std::int64_t microbatch) const;
   double progress(std::int64_t step) const { return static_cast<double>(step) / static_cast<double>(steps_); }
   std::int64_t tokens_per_step() const { return config_.train.batch * config_.train.sequence; }
@@ -161,21 +144,16 @@ class Trainer {
   MemoryPlan plan_;
   Decoder decoder_;
   AdamWOptimizer optimizer_;
-  CheckpointWriter writer_;  //!< ends before what it reads
+  RunSaver saver_;  //!< ends before what it reads
   LossWatch watch_;
   RunState state_;
   bool saves_ends_ = true;
-  std::optional<Saving> saving_;
-  std::int64_t saved_step_ = -1;  //!< of the newest checkpoint that this process wrote or read
-  double saved_at_ = 0;           //!< when it last tried to write one
-  bool forecast_space_ = false;   //!< that there is room for the checkpoints to come was looked at
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<RunTrace> trace_;  //!< null: none, or no longer
   MetricsPage* page_ = nullptr;
   std::vector<EvalMetrics> evaluations_;
   std::optional<double> energy_;  //!< the meter after the last step
   double smoothed_seconds_ = 0;   //!< per step, for the remaining time
-  double save_seconds_ = 0;       //!< that the last checkpoint took
   std::vector<std::int32_t> inputs_, targets_;
   std::vector<std::int32_t> document_starts_;  //!< empty: documents are not masked
   std::vector<float> losses_;

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The checkpoints of a run: when one is due, and one at a time that is written beside the next steps.
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "tetrad/checkpoint/checkpoint_writer.h"
+#include "tetrad/core/error.h"
+#include "tetrad/train/config.h"
+#include "tetrad/train/metrics.h"
+#include "tetrad/train/run_log.h"
+
+namespace tetrad {
+
+/// How many checkpoints are on the disk at once, at most: the newest, one that is being written, the last of
+/// the schedule, the best, and those that stay for good.
+std::int64_t most_checkpoints(const TrainConfig& config);
+
+class RunSaver {
+ public:
+  RunSaver(std::filesystem::path run, const TrainConfig& config, RunLog& log);
+
+  /// Begins to write a checkpoint, once the one before it is finished. Throws Error.
+  void start(std::int64_t step, CheckpointContents contents, CheckpointStore::Stays stays);
+
+  /// Waits for the checkpoint that is being written, if any, and says what came of it. Returns its step;
+  /// nothing: there was none, or it failed, which is an Error with `must_succeed`.
+  std::optional<std::int64_t> finish(Metrics& metrics, bool must_succeed = false);
+  /// Whether finish() has something to say and need not wait for it.
+  bool is_done() const { return writer_.is_done(); }
+
+  /// Before weights or moments change: the checkpoint that is being written may not have read them yet.
+  void wait_until_read();
+
+  /// The newest good checkpoint up to step `limit`, while nothing is being written.
+  std::optional<FoundCheckpoint> newest(std::vector<CheckpointProblem>& problems,
+                                        std::int64_t limit = std::numeric_limits<std::int64_t>::max());
+
+  /// The state of this step is on the disk already.
+  bool has(std::int64_t step) const { return saved_step_ == step; }
+  void found(std::int64_t step) { saved_step_ = step; }
+  void forget() { saved_step_ = -1; }
+
+  /// Whether train.checkpoint.minutes have passed since the last one was begun, or since restart_clock().
+  bool is_time() const;
+  void restart_clock() { begun_at_ = steady_seconds(); }
+
+  /// How long the last one took.
+  double seconds() const { return seconds_; }
+
+  void say_failed(std::int64_t step, const Error& error);
+
+ private:
+  struct Saving {
+    std::int64_t step = 0;
+    double waited = 0;  //!< seconds that training has waited for it
+  };
+
+  /// Says so if the disk will have no room for the checkpoints to come, each of so many bytes.
+  void forecast_space(std::uint64_t bytes);
+
+  std::filesystem::path run_;
+  TrainConfig config_;
+  RunLog& log_;
+  CheckpointWriter writer_;
+  std::optional<Saving> saving_;
+  std::int64_t saved_step_ = -1;  //!< of the newest checkpoint that this process wrote or read
+  double begun_at_ = 0;
+  double seconds_ = 0;
+  bool has_forecast_ = false;
+};
+
+}  // namespace tetrad
