@@ -263,6 +263,11 @@ void FaultyBackend::cross_entropy(const CrossEntropy& op) {
   wrote("cross_entropy: dhead", op.dhead, op.head.rows * op.head.cols);
 }
 
+void FaultyBackend::ordered_sum(const OrderedSum& op) {
+  if (does("ordered_sum")) good_.ordered_sum(op);
+  wrote(fmt::format("ordered_sum: out, {}", name_of(op.dtype)), op.out, op.size);
+}
+
 void FaultyBackend::adamw(const AdamWStep& op) {
   if (does("adamw")) good_.adamw(op);
   for (const AdamWTensor& tensor : op.tensors) {

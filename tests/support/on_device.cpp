@@ -434,6 +434,18 @@ void OnDevice::cross_entropy(const CrossEntropy& op) {
   staged.finish();
 }
 
+void OnDevice::ordered_sum(const OrderedSum& op) {
+  Staged staged(device_);
+  std::vector<const void*> parts;
+  for (const void* part : op.parts)
+    parts.push_back(staged.in(MatrixView{part, op.dtype, 1, op.size, op.size, 1}).data);
+  OrderedSum own = op;
+  own.parts = parts;
+  own.out = staged.out(op.out, op.size);
+  device_.ordered_sum(own);
+  staged.finish();
+}
+
 void OnDevice::adamw(const AdamWStep& op) {
   Staged staged(device_);
   const std::vector<AdamWTensor> tensors = stage(staged, op.tensors);

@@ -65,6 +65,7 @@ class OnDevice final : public Backend {
   void add_row(const AddRow& op) override;
   void add_outer(const AddOuter& op) override;
   void cross_entropy(const CrossEntropy& op) override;
+  void ordered_sum(const OrderedSum& op) override;
   void adamw(const AdamWStep& op) override;
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override;
   std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override;

@@ -26,6 +26,7 @@
 #include "tetrad/ops/loss.h"
 #include "tetrad/ops/mamba2.h"
 #include "tetrad/ops/norm.h"
+#include "tetrad/ops/ordered_sum.h"
 #include "tetrad/ops/quantize.h"
 #include "tetrad/ops/rope.h"
 
@@ -175,6 +176,7 @@ class Backend {
   virtual void add_row(const AddRow& op) = 0;
   virtual void add_outer(const AddOuter& op) = 0;
   virtual void cross_entropy(const CrossEntropy& op) = 0;
+  virtual void ordered_sum(const OrderedSum& op) = 0;
   virtual void adamw(const AdamWStep& op) = 0;
   /// From now on, for measurements that compare. False where the device is the host: nothing changes.
   virtual bool use_host_moments(HostMoments /*access*/) { return false; }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <array>
 
 #include "tetrad/selftest/checks.h"
@@ -54,13 +56,26 @@ void deviations(Stage& stage) {
     stage.note("deviation sums", {sums.reference, sums.product, sums.deviation}, kF64Sum);
 }
 
+void ordered_sum(Stage& stage, int count) {
+  for (const std::int64_t size : kSizes) {
+    std::vector<const void*> parts;
+    for (int k = 0; k < count; ++k) parts.push_back(stage.draw(1, size).view().data);
+    stage.backend().ordered_sum(
+        {parts, stage.dtype(), stage.result_f32("sum", size, kSameBytes).f32(), size});
+  }
+}
+
 }  // namespace
 
 std::vector<Check> optimizer_checks() {
-  return {{"adamw", "moments in f32", {.dtype = DType::f32}, adamw, true},
-          {"adamw", "moments in BF16", {.dtype = DType::bf16}, adamw, true},
-          {"squared_norms", "three tensors", {}, squared_norms, true},
-          {"deviations", "three tensors", {}, deviations, true}};
+  std::vector<Check> checks = {{"adamw", "moments in f32", {.dtype = DType::f32}, adamw, true},
+                               {"adamw", "moments in BF16", {.dtype = DType::bf16}, adamw, true},
+                               {"squared_norms", "three tensors", {}, squared_norms, true},
+                               {"deviations", "three tensors", {}, deviations, true}};
+  for (const int count : {1, 7, 16})  // the last has more levels than the sums of a node's ranks
+    add_for_all_storages(checks, "ordered_sum", fmt::format("{} parts", count),
+                         [=](Stage& stage) { ordered_sum(stage, count); });
+  return checks;
 }
 
 }  // namespace tetrad::selftest

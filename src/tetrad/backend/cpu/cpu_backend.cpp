@@ -20,6 +20,7 @@
 #include "tetrad/backend/cpu/loss.h"
 #include "tetrad/backend/cpu/mamba2.h"
 #include "tetrad/backend/cpu/norm.h"
+#include "tetrad/backend/cpu/ordered_sum.h"
 #include "tetrad/backend/cpu/quantize.h"
 #include "tetrad/backend/cpu/rope.h"
 #include "tetrad/core/checked.h"
@@ -157,6 +158,7 @@ class CpuBackend final : public Backend {
   void add_row(const AddRow& op) override { cpu::add_row(threads_, op); }
   void add_outer(const AddOuter& op) override { cpu::add_outer(threads_, op); }
   void cross_entropy(const CrossEntropy& op) override { cpu::cross_entropy(threads_, kernel_, op); }
+  void ordered_sum(const OrderedSum& op) override { cpu::ordered_sum(threads_, op); }
   void adamw(const AdamWStep& op) override { cpu::adamw(threads_, op); }
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
     return cpu::squared_norms(threads_, tensors);

@@ -193,6 +193,7 @@ class CudaBackend final : public Backend {
   void add_row(const AddRow& op) override { cuda::add_row(entered(), op); }
   void add_outer(const AddOuter& op) override { cuda::add_outer(entered(), op); }
   void cross_entropy(const CrossEntropy& op) override { cuda::cross_entropy(entered(), op); }
+  void ordered_sum(const OrderedSum& op) override { cuda::ordered_sum(entered(), op); }
   void adamw(const AdamWStep& op) override { cuda::adamw(entered(), op); }
   bool use_host_moments(HostMoments access) override {
     device_.host_moments = access;

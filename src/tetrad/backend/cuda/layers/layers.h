@@ -14,6 +14,7 @@
 #include "tetrad/ops/embedding.h"
 #include "tetrad/ops/loss.h"
 #include "tetrad/ops/norm.h"
+#include "tetrad/ops/ordered_sum.h"
 #include "tetrad/ops/rope.h"
 
 namespace tetrad::cuda {
@@ -44,6 +45,8 @@ void add_row(Device& device, const AddRow& op);
 void add_outer(Device& device, const AddOuter& op);
 
 void cross_entropy(Device& device, const CrossEntropy& op);
+
+void ordered_sum(Device& device, const OrderedSum& op);
 
 /// All tensors in one launch.
 void adamw(Device& device, const AdamWStep& op);
