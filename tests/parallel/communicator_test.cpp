@@ -31,24 +31,25 @@ Bytes message(int from, int to, std::size_t size) {
 
 class Collectives : public ::testing::TestWithParam<std::string> {
  protected:
-  Communicator& ranks() { return *connected_.communicator; }
-  Backend& backend() { return connected_.backend; }
-  int rank() { return ranks().rank(); }
-  int size() { return ranks().size(); }
-  std::size_t index() { return static_cast<std::size_t>(rank()); }
+  Communicator& ranks() const { return *connected_.communicator; }
+  Backend& backend() const { return connected_.backend; }
+  int rank() const { return ranks().rank(); }
+  int size() const { return ranks().size(); }
+  std::size_t index() const { return static_cast<std::size_t>(rank()); }
+  std::size_t count() const { return static_cast<std::size_t>(size()); }
 
-  Buffer up(const Bytes& bytes) {
+  Buffer up(const Bytes& bytes) const {
     Buffer memory = backend().allocate(bytes.size());
     backend().upload(bytes, memory.span<std::byte>());
     return memory;
   }
-  Bytes down(std::span<const std::byte> memory) {
+  Bytes down(std::span<const std::byte> memory) const {
     Bytes bytes(memory.size());
     backend().download(memory, bytes);
     return bytes;
   }
   /// Memory with other contents than what is expected there.
-  Buffer blank(std::size_t size) { return up(Bytes(size, std::byte{0xEE})); }
+  Buffer blank(std::size_t size) const { return up(Bytes(size, std::byte{0xEE})); }
 
  private:
   Connected connected_ = connect(GetParam());
@@ -64,7 +65,7 @@ TEST_P(Collectives, ExchangeUnevenAndEmptyMessages) {
   for (int other = 0; other < size(); ++other) {
     sent.push_back(up(message(rank(), other, length(rank(), other))));
     received.push_back(blank(length(other, rank())));
-    exchange.send.push_back(sent.back().span<std::byte>());
+    exchange.send.emplace_back(sent.back().span<std::byte>());
     exchange.receive.push_back(received.back().span<std::byte>());
   }
   ranks().exchange(exchange);
@@ -131,7 +132,7 @@ TEST_P(Collectives, SeveralAreStartedBeforeOneIsWaitedFor) {
   std::vector<std::uint64_t> numbers;
   std::vector<Gather> gathers;
   for (int round = 0; round < kRounds; ++round) {
-    Buffer& whole = wholes.emplace_back(blank(static_cast<std::size_t>(100 * size())));
+    Buffer& whole = wholes.emplace_back(blank(100 * count()));
     Gather& gather = gathers.emplace_back();
     for (int other = 0; other < size(); ++other)
       gather.receive.push_back(whole.span<std::byte>().subspan(100 * static_cast<std::size_t>(other), 100));
@@ -140,7 +141,7 @@ TEST_P(Collectives, SeveralAreStartedBeforeOneIsWaitedFor) {
   }
   for (const Gather& gather : gathers) numbers.push_back(ranks().start_gather({&gather, 1}));
   EXPECT_TRUE(std::ranges::is_sorted(numbers));
-  EXPECT_EQ(ranks().share("in between").size(), static_cast<std::size_t>(size()));
+  EXPECT_EQ(ranks().share("in between").size(), count());
   ranks().wait(numbers[3]);
   ranks().wait(numbers[1]);  // nothing is left of it
   ranks().wait(numbers[4]);
@@ -155,7 +156,7 @@ TEST_P(Collectives, SeveralAreStartedBeforeOneIsWaitedFor) {
 TEST_P(Collectives, ShareAndBroadcast) {
   const std::vector<std::string> said =
       ranks().share(std::string(index() * 1500, 'x') + "of " + std::to_string(rank()));
-  ASSERT_EQ(said.size(), static_cast<std::size_t>(size()));
+  ASSERT_EQ(said.size(), count());
   for (std::size_t other = 0; other < said.size(); ++other)
     EXPECT_EQ(said[other], std::string(other * 1500, 'x') + "of " + std::to_string(other));
   for (int root = 0; root < size(); ++root) {
@@ -186,8 +187,8 @@ TEST_P(Collectives, RefuseListsThatDoNotFit) {
   Exchange exchange;
   EXPECT_THROW(ranks().exchange(exchange), Error);
   Buffer memory = blank(8);
-  exchange.send.assign(static_cast<std::size_t>(size()), {});
-  exchange.receive.assign(static_cast<std::size_t>(size()), {});
+  exchange.send.assign(count(), {});
+  exchange.receive.assign(count(), {});
   exchange.send[index()] = memory.span<std::byte>();
   EXPECT_THROW(ranks().exchange(exchange), Error);
   Gather gather{memory.span<std::byte>(), exchange.receive};
@@ -229,7 +230,7 @@ TEST_P(Collectives, ReduceScatterHasTheBitsOfOneRank) {
   Exchange exchange;
   for (int other = 0; other < size(); ++other) {
     const RowBand& band = bands[static_cast<std::size_t>(other)];
-    exchange.send.push_back(own.span<std::byte>().subspan(bytes_of(band.first), bytes_of(band.count)));
+    exchange.send.emplace_back(own.span<std::byte>().subspan(bytes_of(band.first), bytes_of(band.count)));
     received.push_back(backend().allocate(bytes_of(bands[index()].count)));
     exchange.receive.push_back(received.back().span<std::byte>());
     parts.push_back(received.back().data());

@@ -73,8 +73,8 @@ TEST(Counting, CountsWhatIsSentAndTouchesNoMemory) {
     return std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes);
   };
   Exchange exchange;
-  for (const std::size_t bytes : {10, 20, 30, 40}) {
-    exchange.send.push_back(nowhere(bytes));
+  for (const std::size_t bytes : {10U, 20U, 30U, 40U}) {
+    exchange.send.emplace_back(nowhere(bytes));
     exchange.receive.push_back(nowhere(20));
   }
   ranks.exchange(exchange);

@@ -19,8 +19,11 @@ std::optional<PendingTime::Clock::duration> PendingTime::look(const std::optiona
   return now - since_;
 }
 
-Watchdog::Watchdog(const WatchdogOptions& options, Look look, Handler handler)
-    : options_(options), look_(std::move(look)), handler_(std::move(handler)), thread_([this] { watch(); }) {}
+Watchdog::Watchdog(WatchdogOptions options, Look look, Handler handler)
+    : options_(std::move(options)),
+      look_(std::move(look)),
+      handler_(std::move(handler)),
+      thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
   {

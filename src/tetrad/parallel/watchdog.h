@@ -44,7 +44,7 @@ class Watchdog {
   /// collective has taken longer than that, or `look` throws, `handler` is called, in the watchdog's thread
   /// and once, with a message that names rank, host, step and collective: it should end the run
   /// (Communicator::abort).
-  Watchdog(const WatchdogOptions& options, Look look, Handler handler);
+  Watchdog(WatchdogOptions options, Look look, Handler handler);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
