@@ -67,6 +67,8 @@ endif()
 find_package(CUDAToolkit REQUIRED)
 # Optional, and used on Hopper alone; -DCMAKE_DISABLE_FIND_PACKAGE_CUDNN=ON builds without it.
 find_package(CUDNN 9)
+# Optional, for runs on several GPUs.
+find_package(NCCL 2.28)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that CUDA 13 speaks C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")

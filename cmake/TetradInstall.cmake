@@ -5,7 +5,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # tests are not installed, so installing does not wait for them
 
-# The static library has everything below src/: the C interface, and C++ without a promise of compatibility.
+# The static library has everything below src/: the C interface, and C++ without a promise of compatibility. MPI and NCCL are not
+# among what it is linked with: parallel/ alone calls them, and its headers are not installed.
 function(tetrad_collect_objects folder result)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)

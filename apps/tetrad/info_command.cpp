@@ -10,6 +10,7 @@
 #include "command.h"
 #include "tetrad/io/json_text.h"
 #include "tetrad/ops/backend.h"
+#include "tetrad/parallel/launch.h"
 #include "tetrad/selftest/first_run.h"
 #include "version.h"
 
@@ -76,6 +77,7 @@ void run(bool json) {
   if (json) {
     nlohmann::json object = {{"build", named_values(build_properties())},
                              {"system", named_values(system_properties())},
+                             {"transports", named_values(transports())},
                              {"libraries", named_values(library_versions())}};
     for (const BackendReport& backend : backends) {
       nlohmann::json& entry = object["backends"][backend.name];
@@ -99,6 +101,7 @@ void run(bool json) {
     print(fmt::format("backend {}", backend.name), backend.properties);
     print(fmt::format("kernels of {}", backend.name), backend.kernels);
   }
+  print("transports between ranks", transports());
   print("libraries", library_versions());
 }
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "tetrad/core/error.h"
 
@@ -75,10 +76,36 @@ TEST_F(Failpoint, Kills) {
   EXPECT_EQ(in_child(reach_twice), -SIGKILL);
 }
 
+TEST_F(Failpoint, ActsOnOneRank) {
+  set_failpoints("file.write=eio@rank2,file.fsync=eio@2@rank2,file.close=eio@rank2@2");
+  EXPECT_EQ(failpoint("file.write"), 0);
+  set_failpoint_rank(2);
+  EXPECT_EQ(failpoint("file.write"), EIO);
+  for (const int expected : {0, EIO, 0}) EXPECT_EQ(failpoint("file.fsync"), expected);
+  for (const int expected : {0, EIO, 0}) EXPECT_EQ(failpoint("file.close"), expected);
+  set_failpoint_rank(0);
+  EXPECT_EQ(failpoint("file.write"), 0);
+}
+
+TEST_F(Failpoint, HangsWhileOtherThreadsGoOn) {
+  const auto hang = [] {
+    set_failpoints("file.rename=hang");
+    std::thread([] { failpoint("file.rename"); }).detach();
+    while (failpoint_hits("file.rename") == 0) std::this_thread::yield();
+    failpoint("file.write");
+    ::alarm(1);
+    failpoint("file.rename");
+    return 0;
+  };
+  EXPECT_EQ(in_child(hang), -SIGALRM);
+}
+
 TEST_F(Failpoint, RefusesWhatMakesNoSense) {
   for (const std::string_view text :
        {"file.write", "=kill", "nowhere=kill", "file.write=", "file.write=explode", "file.write=kill@0",
-        "file.write=kill@", "file.write=kill@-1", "file.write=kill@2x", "file.write=kill,,file.write=kill"}) {
+        "file.write=kill@", "file.write=kill@-1", "file.write=kill@2x", "file.write=kill@rank",
+        "file.write=kill@rank-1", "file.write=kill@rank1x", "file.write=kill@2@",
+        "file.write=kill,,file.write=kill"}) {
     EXPECT_THROW(set_failpoints(text), Error) << text;
   }
   EXPECT_THROW(set_failpoints("nowhere=kill"), Error);

@@ -30,6 +30,8 @@ constexpr auto kNoOperations = std::to_array<std::string_view>({"allocate_on_hos
                                                                 "properties",
                                                                 "kernels",
                                                                 "bits_depend_on",
+                                                                "device_id",
+                                                                "stream",
                                                                 "threads",
                                                                 "allocate",
                                                                 "synchronize",

@@ -29,23 +29,27 @@ namespace {
 // In the place of an errno.
 constexpr int kKill = -1;
 constexpr int kSlow = -2;
+constexpr int kHang = -3;
+
+constexpr std::int64_t kAnyRank = -1;
 
 struct Armed {
   std::string_view name;
   int action = 0;
-  std::int64_t only_at = 0;  //!< 0: every time
+  std::int64_t only_at = 0;         //!< 0: every time
+  std::int64_t only_on = kAnyRank;  //!< a rank
   std::int64_t hits = 0;
 };
 
 std::mutex armed_mutex;
 std::vector<Armed> armed_points;
+int own_rank = 0;
 
 Armed parse_point(std::string_view text) {
   const auto refuse = [&](const std::string& reason) {
     fail(
-        "failpoint {:?}: {}; write NAME=kill, NAME=enospc, NAME=eio, NAME=enomem or NAME=slow, with @N for "
-        "the "
-        "N-th time only",
+        "failpoint {:?}: {}; write NAME=kill, enospc, eio, enomem, slow or hang, with @N for the N-th time "
+        "only and @rankR for rank R only",
         text, reason);
   };
   const std::size_t equals = text.find('=');
@@ -56,13 +60,22 @@ Armed parse_point(std::string_view text) {
     refuse(fmt::format("there is no such point; there are {}", fmt::join(kFailpoints, ", ")));
 
   Armed point{.name = *known};
+  const auto number_from = [&](std::int64_t least, std::string_view digits) {
+    std::int64_t number = 0;
+    const char* const end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, number);
+    if (error != std::errc() || stop != end || number < least)
+      refuse(fmt::format("what follows '@' is not a number from {}", least));
+    return number;
+  };
   std::string_view action = text.substr(equals + 1);
-  if (const std::size_t at = action.find('@'); at != std::string_view::npos) {
-    const std::string_view number = action.substr(at + 1);
-    const char* const end = number.data() + number.size();
-    const auto [stop, error] = std::from_chars(number.data(), end, point.only_at);
-    if (error != std::errc() || stop != end || point.only_at < 1)
-      refuse("what follows '@' is not a number from 1");
+  constexpr std::string_view kRank = "rank";
+  for (std::size_t at = action.rfind('@'); at != std::string_view::npos; at = action.rfind('@')) {
+    const std::string_view when = action.substr(at + 1);
+    if (when.starts_with(kRank))
+      point.only_on = number_from(0, when.substr(kRank.size()));
+    else
+      point.only_at = number_from(1, when);
     action = action.substr(0, at);
   }
   if (action == "kill") {
@@ -75,6 +88,8 @@ Armed parse_point(std::string_view text) {
     point.action = ENOMEM;
   } else if (action == "slow") {
     point.action = kSlow;
+  } else if (action == "hang") {
+    point.action = kHang;
   } else {
     refuse("unknown action");
   }
@@ -104,6 +119,10 @@ void note_strike() {
   if (file != nullptr) ::close(::open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
 }
 
+[[noreturn]] void stay_for_good() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 }  // namespace
 
 int detail::failpoint_reached(std::string_view name) {
@@ -111,6 +130,7 @@ int detail::failpoint_reached(std::string_view name) {
     throw Error(fmt::format("failpoint {:?} is not listed in kFailpoints; this is a bug", name),
                 ExitCode::failure);
   bool is_slow = false;
+  bool hangs = false;
   int result = 0;
   {
     const std::lock_guard lock(armed_mutex);
@@ -119,18 +139,18 @@ int detail::failpoint_reached(std::string_view name) {
       arm(variable == nullptr ? "" : variable);
     }
     for (Armed& point : armed_points) {
-      if (point.name != name) continue;
+      if (point.name != name || (point.only_on != kAnyRank && point.only_on != own_rank)) continue;
       ++point.hits;
       if (point.only_at != 0 && point.hits != point.only_at) continue;
       note_strike();
       if (point.action == kKill) std::raise(SIGKILL);
-      if (point.action == kSlow)
-        is_slow = true;
-      else
-        result = point.action;
+      is_slow |= point.action == kSlow;
+      hangs |= point.action == kHang;
+      if (point.action > 0) result = point.action;
     }
   }
   constexpr std::chrono::milliseconds kMoment(5);
+  if (hangs) stay_for_good();
   if (is_slow) std::this_thread::sleep_for(kMoment);  // while other threads go on, also through here
   return result;
 }
@@ -139,6 +159,11 @@ bool failpoint_fails(std::string_view name) {
   const int code = failpoint(name);
   if (code != 0) errno = code;
   return code != 0;
+}
+
+void set_failpoint_rank(int rank) {
+  const std::lock_guard lock(armed_mutex);
+  own_rank = rank;
 }
 
 void set_failpoints(std::string_view specification) {

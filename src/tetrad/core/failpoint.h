@@ -6,8 +6,9 @@
 //   TETRAD_FAILPOINTS="checkpoint.after_rename=kill,file.write=enospc@3" tetrad train …
 //
 // Actions: `kill` (SIGKILL on itself), `enospc`, `eio`, `enomem` (the call fails with that errno and is not
-// made), `slow` (the call is made a moment later).
-// `@N` acts only at the N-th time the point is reached, counted from 1; without it, every time.
+// made), `slow` (the call is made a moment later), `hang` (the thread stays there for good).
+// `@N` acts only at the N-th time the point is reached, counted from 1; without it, every time. `@rankR` acts
+// only on rank R of a run of several: `communicator.wait=hang@3@rank2`.
 // TETRAD_FAILPOINTS_STRUCK names a file that is created when a point acts: a run may survive it without a
 // word.
 
@@ -48,6 +49,9 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     "data.read",
     // allocate_on_host() of a backend
     "host.allocate",
+    // ops/communicator: before a collective begins, and before it is waited for
+    "communicator.start",
+    "communicator.wait",
     // train/trainer: the loss of the step counts as not finite
     "train.non_finite",
 });
@@ -67,6 +71,9 @@ inline int failpoint(std::string_view name) {
 
 /// failpoint() for a condition: sets errno and is true if the call is to fail.
 bool failpoint_fails(std::string_view name);
+
+/// Which rank of a run this process is; 0 until somebody says so.
+void set_failpoint_rank(int rank);
 
 /// For tests: in the place of the environment, in the same words. Empty: none.
 void set_failpoints(std::string_view specification);

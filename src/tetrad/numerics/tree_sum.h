@@ -17,15 +17,18 @@ template <typename Value, int kLevels>
 class TreeSum {
  public:
   TETRAD_HD constexpr void add(Value value) {
+    bool is_placed = false;
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #endif
     for (int level = 0; level < kLevels; ++level) {
-      if ((count_ >> level & 1u) == 0) {
-        waiting_[level] = value;
-        break;
-      }
-      value = waiting_[level] + value;
+#if !defined(__CUDA_ARCH__)
+      if (is_placed) break;  // a GPU would then no longer keep what waits in registers
+#endif
+      const bool has_neighbour = (count_ >> level & 1u) != 0;
+      if (!is_placed && has_neighbour) value = waiting_[level] + value;
+      if (!is_placed && !has_neighbour) waiting_[level] = value;
+      is_placed = is_placed || !has_neighbour;
     }
     ++count_;
   }

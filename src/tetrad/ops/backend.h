@@ -64,6 +64,12 @@ class Backend {
   /// of it is the same, so are they.
   virtual std::vector<Property> bits_depend_on() const { return {{"backend", std::string(name())}}; }
 
+  /// Which device of this machine it is; empty where memory and operations are the program's own.
+  virtual std::string device_id() const { return {}; }
+  /// Where operations wait for their turn, a cudaStream_t, for libraries that put theirs between them; null
+  /// where an operation is done when it returns.
+  virtual void* stream() const { return nullptr; }
+
   /// For work on the program's side that belongs to this context. Idle while an operation runs.
   virtual Threads& threads() = 0;
 

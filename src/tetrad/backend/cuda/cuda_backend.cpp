@@ -78,6 +78,9 @@ class CudaBackend final : public Backend {
     return all;
   }
 
+  std::string device_id() const override { return "GPU " + device_.bus_id(); }
+  void* stream() const override { return device_.stream(); }
+
   Threads& threads() override { return threads_; }
 
   Buffer allocate(std::size_t bytes) override { return entered()->allocate(bytes); }

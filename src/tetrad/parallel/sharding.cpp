@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tetrad/parallel/sharding.h"
+
+#include <algorithm>
+
+#include "tetrad/core/checked.h"
+#include "tetrad/core/error.h"
+
+namespace tetrad {
+
+std::vector<RowBand> bands_of_rows(std::int64_t rows, std::int64_t granularity, int ranks,
+                                   std::int64_t turn) {
+  TETRAD_CHECK(rows >= 0 && granularity >= 1 && ranks >= 1 && turn >= 0,
+               "{} rows in steps of {} cannot be dealt to {} ranks, beginning with turn {}", rows,
+               granularity, ranks, turn);
+  const std::int64_t steps = ceil_div(rows, granularity);
+  const std::int64_t extra = steps % ranks;
+  std::vector<RowBand> bands;
+  std::int64_t first = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::int64_t place = (rank + ranks - turn % ranks) % ranks;
+    const std::int64_t most = (steps / ranks + (place < extra ? 1 : 0)) * granularity;
+    const std::int64_t count = std::min(most, rows - first);
+    bands.push_back({first, count});
+    first += count;
+  }
+  return bands;
+}
+
+}  // namespace tetrad
