@@ -23,8 +23,9 @@ class CopyLanes {
   ~CopyLanes();
 
   /// See Backend.
-  void copy(const Device& device, std::size_t lane, std::span<const std::byte> from, std::span<std::byte> to);
-  void join(const Device& device, std::size_t lane);
+  void copy(const Device& device, std::size_t index, std::span<const std::byte> from,
+            std::span<std::byte> to);
+  void join(const Device& device, std::size_t index);
 
  private:
   struct Lane {
