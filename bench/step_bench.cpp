@@ -31,7 +31,7 @@ class Stepper {
       : microbatches_(config.train.batch / config.train.microbatch),
         recipe_(config.precision, config.model.blocks()),
         decoder_(backend, config.model, config.train.microbatch, config.train.sequence, DType::bf16,
-                 plan.recompute),
+                 plan.levers),
         optimizer_(backend, decoder_.parameters(), {}, plan.host_moments),
         tokens_(static_cast<std::size_t>(config.train.microbatch * config.train.sequence)),
         losses_(tokens_.size()) {
@@ -118,7 +118,7 @@ class StepBench {
     const MemoryPlan one = plan("bf16");
     const MemoryPlan other = plan(recipe);
     return !room_.device ||
-           (one.host_moments + other.host_moments == 0 &&
+           (one.estimate.host() + other.estimate.host() == 0 &&
             one.estimate.total() + other.estimate.total() <= static_cast<double>(*room_.device));
   }
 
@@ -140,7 +140,7 @@ class StepBench {
   void measure_in_one_model(const std::vector<std::string>& recipes) {
     const auto needs = [&](const std::string& recipe) {
       const MemoryPlan plan = this->plan(recipe);
-      return std::pair(plan.host_moments, plan.recomputed);
+      return std::pair(plan.estimate.host(), plan.recomputed);
     };
     std::string largest = "bf16";
     for (const std::string& recipe : recipes)

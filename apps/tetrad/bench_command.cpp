@@ -53,7 +53,7 @@ struct BenchOptions {
   std::int64_t sequence = 256;
   std::string recompute = "none";
   std::string memory = "device";
-  std::vector<std::string> precision = {};  //!< overrides of the recipes other than bf16
+  std::vector<std::string> settings = {};  //!< of the recipes other than bf16, and of memory
   double gigabytes = 1;
   int beside = 0;
   std::vector<std::string> paths = {"/usr/include/c++"};
@@ -151,16 +151,19 @@ void run_mamba(Backend& backend, const BenchOptions& options, const bench::Repor
 void run_step(Backend& backend, const BenchOptions& options, const bench::Report& report) {
   const ModelConfig* model = find_preset(options.model);
   TETRAD_CHECK(model != nullptr, "--model {}: there is no preset of that name", options.model);
-  for (const std::string& change : options.precision)
-    TETRAD_CHECK(change.starts_with("precision."), "--set {}: expected precision.KEY=VALUE", change);
-  Config config = parse_config("{}", "the benchmark's configuration", options.precision);
+  std::vector<std::string> settings = {"train.memory=" + options.memory};
+  for (const std::string& change : options.settings) {
+    TETRAD_CHECK(change.starts_with("precision.") || change.starts_with("train.memory."),
+                 "--set {}: expected precision.KEY=VALUE or train.memory.KEY=VALUE", change);
+    settings.push_back(change);
+  }
+  Config config = parse_config("{}", "the benchmark's configuration", settings);
   config.model = *model;
   config.train.batch = options.batch * options.microbatches;
   config.train.microbatch = options.batch;
   config.train.sequence = options.sequence;
   config.train.telemetry_every = 0;
   config.train.recompute = options.recompute;
-  config.train.memory.moments = options.memory;
   if (options.beside > 0)
     bench::step_beside(backend, config, options.recipes, options.beside, options.repeats, report);
   else
@@ -288,9 +291,11 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
         ->check(CLI::IsMember(std::vector<std::string>(kRecipeNames.begin(), kRecipeNames.end())))
         ->capture_default_str();
     command
-        .add_option("--set", options.precision,
-                    "Changes to the recipes besides bf16, such as precision.scale=4/6")
-        ->type_name("precision.KEY=VALUE");
+        .add_option(
+            "--set", options.settings,
+            "Changes to the recipes besides bf16, such as precision.scale=4/6, or to what lies where, such "
+            "as train.memory.weights=codes")
+        ->type_name("KEY=VALUE");
     command
         .add_option("--beside", options.beside,
                     "Measure what is left of the speed beside N threads that keep cores busy")
@@ -312,7 +317,8 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
         ->capture_default_str();
     command
         .add_option("--memory", options.memory,
-                    "Where AdamW's moments are: device, host, or auto (as few on the host as possible)")
+                    "What lies on the device: device (everything), auto (as much as fits), or host: "
+                    "everything but AdamW's moments")
         ->check(CLI::IsMember({"device", "host", "auto"}))
         ->capture_default_str();
   }

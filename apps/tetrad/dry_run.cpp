@@ -78,7 +78,7 @@ void print_sizes(const Config& config, const Hardware& hardware, const MemoryEst
 void print_room(const Room& room, bool fits, const Hardware& hardware, const CheckpointSpace& space) {
   if (room.device)
     fmt::print("free         {} of memory{}: it {}\n", size_text(*room.device),
-               room.host ? fmt::format(", {} of the host's for moments", size_text(*room.host)) : "",
+               room.host ? fmt::format(", {} of the host's", size_text(*room.host)) : "",
                fits ? "fits" : "DOES NOT FIT");
   else if (!hardware.backend)
     fmt::print("free         unknown: {}\n", hardware.why_not);

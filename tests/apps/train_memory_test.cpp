@@ -40,6 +40,25 @@ TEST_F(MemoryPlans, GiveTheSameRun) {
   expect_same_run("device", "host");
 }
 
+TEST_F(MemoryPlans, ThatKeepCodesAndMoveTheResidualStreamGiveTheSameRun) {
+  for (const auto& [family, model] : {std::pair("llama", kLlama), std::pair("hybrid", kLongHybrid)}) {
+    const std::string plain = std::string(family) + "-plain";
+    const std::string moved = std::string(family) + "-moved";
+    ASSERT_EQ(run_tetrad(arguments(model, "nvfp4", plain, {"train.memory=device"})).exit_code, 0);
+    const Outcome killed =
+        run_tetrad(arguments(model, "nvfp4", moved, {"train.memory={weights: codes, residual: host}"}),
+                   {"TETRAD_FAILPOINTS=metrics.write=kill@8"});
+    ASSERT_EQ(killed.exit_code, -1) << killed.err;
+    EXPECT_NE(killed.err.find("moments on the device; residual stream on the host, "), std::string::npos);
+    EXPECT_NE(killed.err.find("; weights as codes; recompute none"), std::string::npos) << killed.err;
+    const Outcome resumed =
+        run_tetrad({"train", "--resume", folder_.file(moved), "train.memory.weights=values"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(resumed.err.find("weights as codes"), std::string::npos) << resumed.err;
+    expect_same_run(plain, moved);
+  }
+}
+
 TEST_F(MemoryPlans, ThatRecomputeSomeBlocksGiveTheSameRun) {
   for (const auto& [family, model, saved, chosen] :
        {std::tuple("llama", kLongLlama, 0.35, "full in 3 of 4 feed-forward blocks"),
@@ -72,9 +91,11 @@ TEST_F(MemoryPlans, MayChangeWhenARunGoesOn) {
 }
 
 TEST_F(MemoryPlans, AFullHostIsSaidBeforeTheFirstStep) {
-  const Outcome refused = run_tetrad(plan("full", "host"), {"TETRAD_FAILPOINTS=host.allocate=enospc"});
-  EXPECT_EQ(refused.exit_code, 1) << refused.err;
-  EXPECT_NE(refused.err.find("no room"), std::string::npos) << refused.err;
+  for (const char* memory : {"host", "{residual: host}"}) {
+    const Outcome refused = run_tetrad(plan("full", memory), {"TETRAD_FAILPOINTS=host.allocate=enospc"});
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    EXPECT_NE(refused.err.find("no room"), std::string::npos) << refused.err;
+  }
 }
 
 TEST_F(MemoryPlans, AreShownForMachinesThatAreNotHere) {
@@ -85,11 +106,12 @@ TEST_F(MemoryPlans, AreShownForMachinesThatAreNotHere) {
                                     "run.gpu_memory=140", "run.host_memory=100"});
   EXPECT_NE(shown.out.find("GB pinned on the host"), std::string::npos) << shown.out << shown.err;
   EXPECT_NE(shown.out.find("describe another machine"), std::string::npos) << shown.out;
-  EXPECT_NE(shown.out.find(" s; recompute none"), std::string::npos)
+  EXPECT_NE(shown.out.find(" s; residual stream on the host, 4.2 GB pinned; attention by parts of heads; "
+                           "recompute none"),
+            std::string::npos)
       << "no part of a step of unknown length\n"
       << shown.out;
-  EXPECT_NE(shown.out.find("140.000 GB of memory, 100.000 GB of the host's for moments: it fits"),
-            std::string::npos)
+  EXPECT_NE(shown.out.find("140.000 GB of memory, 100.000 GB of the host's: it fits"), std::string::npos)
       << shown.out;
 }
 

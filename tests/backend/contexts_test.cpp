@@ -80,7 +80,8 @@ Bytes train(Backend& backend, const std::string& pattern, unsigned seed) {
   PrecisionConfig precision;
   precision.recipe = "nvfp4";
   const Recipe recipe(precision, config.blocks());
-  Decoder decoder(backend, config, kBatch, kSequence, DType::bf16);
+  // With copies to and from the host, which are a context's own too.
+  Decoder decoder(backend, config, kBatch, kSequence, DType::bf16, {.residual_on_host = true});
   const OptimConfig optim;
   AdamWOptimizer optimizer(backend, decoder.parameters(), optim);
   decoder.initialize(seed);

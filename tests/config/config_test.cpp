@@ -111,6 +111,12 @@ TEST(LoadConfig, ReadsTheShortForms) {
                                             {"fprop.w", {"bf16", {}, {}, {}, {}, {}}},
                                             {"wgrad.x", {{}, {}, {}, 0, {}, "fprop"}}}));
   EXPECT_EQ(load({"train: {checkpoint: 100, eval: 50}"}).train.checkpoint.every, 100);
+  const MemoryConfig on_device{"device", "values", "device"};
+  EXPECT_EQ(load({"train: {memory: device}"}).train.memory, on_device);
+  EXPECT_EQ(load({"train: {memory: device}"}, {"train.memory=auto"}).train.memory, MemoryConfig());
+  EXPECT_EQ(load({"train: {memory: host}"}).train.memory, (MemoryConfig{"host", "auto", "auto"}));
+  EXPECT_EQ(load({"train: {memory: {weights: codes}}"}, {"train.memory.residual=host"}).train.memory,
+            (MemoryConfig{"auto", "codes", "host"}));
   EXPECT_EQ(load({"train: {checkpoint: {keep: 5}}"}, {"train.checkpoint=100"}).train.checkpoint,
             (CheckpointConfig{.every = 100, .keep = 5}));
 }

@@ -13,6 +13,7 @@
 #include "support/cpu.h"
 #include "support/gradient.h"
 #include "tetrad/model/decoder.h"
+#include "tetrad/numerics/bf16.h"
 #include "tetrad/optim/adamw_optimizer.h"
 
 namespace tetrad::testing::device_test {
@@ -59,11 +60,12 @@ struct Training {
   std::vector<double> norms;
   std::vector<float> weights;
 
-  Training(Backend& backend, const ModelConfig& config, const std::string& recipe_name, int steps) {
+  Training(Backend& backend, const ModelConfig& config, const std::string& recipe_name, int steps,
+           const MemoryLevers& levers = {}) {
     PrecisionConfig precision;
     precision.recipe = recipe_name;
     const Recipe recipe(precision, config.blocks());
-    Decoder decoder(backend, config, kBatch, kSequence, DType::bf16);
+    Decoder decoder(backend, config, kBatch, kSequence, DType::bf16, levers);
     OptimConfig optim;
     optim.lr = 1e-3;
     AdamWOptimizer optimizer(backend, decoder.parameters(), optim);
@@ -106,12 +108,21 @@ TEST_P(OnDeviceAndCpu, FirstStepsAgree) {
   }
 }
 
+TEST_P(OnDeviceAndCpu, WhatSavesMemoryChangesNoBit) {
+  const Training plain(device_backend(), config(), recipe(), 3);
+  for (const MemoryLevers& levers :
+       {MemoryLevers{.weights_as_codes = true}, MemoryLevers{.residual_on_host = true},
+        MemoryLevers{Recompute::full, true, true, true}})
+    EXPECT_TRUE(Training(device_backend(), config(), recipe(), 3, levers).weights == plain.weights);
+}
+
 TEST_P(OnDeviceAndCpu, ARecordedPassGivesTheSameBits) {
   PrecisionConfig precision;
   precision.recipe = recipe();
   const Recipe table(precision, config().blocks());
   Backend& backend = device_backend();
-  Decoder decoder(backend, config(), kBatch, kSequence, DType::bf16);
+  // With copies beside it, which are recorded too.
+  Decoder decoder(backend, config(), kBatch, kSequence, DType::bf16, {.residual_on_host = true});
   decoder.initialize(3);
   Pass pass;
   pass.recipe = &table;
@@ -149,6 +160,58 @@ INSTANTIATE_TEST_SUITE_P(All, OnDeviceAndCpu,
                          [](const auto& test) {
                            return std::get<0>(test.param) + (std::get<1>(test.param) ? "_hybrid" : "_llama");
                          });
+
+/// Gradients of attention in one part, and in two: enough heads of 128 that the smaller limit is felt.
+TEST(AttentionByParts, GivesTheSameBitsInLessMemory) {
+  constexpr std::int64_t kTokens = 4096;
+  constexpr AttentionShape kShape{1, kTokens, 64, 8, 128, 0.088388f};
+  Backend& backend = device_backend();
+  const auto random = [&](std::int64_t cols, unsigned seed) {
+    Tensor tensor = backend.make_tensor(DType::bf16, kTokens, cols);
+    std::mt19937 generator(seed);
+    std::normal_distribution<float> normal;
+    std::vector<Bf16> values(static_cast<std::size_t>(tensor.size()));
+    for (Bf16& value : values) value = Bf16::from_f32(normal(generator));
+    backend.upload(std::as_bytes(std::span(values)), tensor.bytes());
+    return tensor;
+  };
+  const std::int64_t width = kShape.heads * kShape.head_dim;
+  const std::int64_t kv_width = kShape.kv_heads * kShape.head_dim;
+  const Tensor q = random(width, 1);
+  const Tensor k = random(kv_width, 2);
+  const Tensor v = random(kv_width, 3);
+  const Tensor dout = random(width, 4);
+  Tensor out = backend.make_tensor(DType::bf16, kTokens, width);
+  Tensor log_sum_exp = backend.make_tensor(DType::f32, kShape.heads, kTokens);
+  backend.attention(AttentionForward{kShape, q.view(), k.view(), v.view(), out.view(), log_sum_exp.f32()});
+  struct Gradients {
+    std::vector<std::byte> bytes;
+    std::int64_t memory;
+  };
+  const auto gradients = [&](bool by_parts) {
+    Tensor dq = backend.make_tensor(DType::bf16, kTokens, width);
+    Tensor dk = backend.make_tensor(DType::bf16, kTokens, kv_width);
+    Tensor dv = backend.make_tensor(DType::bf16, kTokens, kv_width);
+    const std::int64_t before = backend.restart_peak().value();
+    backend.attention(AttentionBackward{kShape, q.view(), k.view(), v.view(), out.const_view(),
+                                        log_sum_exp.f32(), dout.view(), dq.view(), dk.view(), dv.view(),
+                                        nullptr, by_parts});
+    Gradients result{{}, backend.peak_memory() - before};
+    for (const Tensor* tensor : {&dq, &dk, &dv}) {
+      Buffer copy;
+      const auto bytes = backend.readable(tensor->bytes(), copy);
+      result.bytes.insert(result.bytes.end(), bytes.begin(), bytes.end());
+    }
+    return result;
+  };
+  const Gradients whole = gradients(false);
+  const Gradients parts = gradients(true);
+  EXPECT_TRUE(parts.bytes == whole.bytes);
+  constexpr std::int64_t kFewerBytes = std::int64_t{1} << 30;  // of two GiB, where cuDNN computes them
+  if (whole.memory > kFewerBytes) {
+    EXPECT_LE(parts.memory, whole.memory - kFewerBytes + (1 << 20));
+  }
+}
 
 }  // namespace
 }  // namespace tetrad::testing::device_test

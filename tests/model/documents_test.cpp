@@ -85,7 +85,7 @@ class Model {
  public:
   Model(Backend& device, const ModelConfig& config, std::int64_t batch, std::int64_t sequence, DType storage,
         Recompute recompute = Recompute::none)
-      : decoder_(device, config, batch, sequence, storage, recompute),
+      : decoder_(device, config, batch, sequence, storage, MemoryLevers{recompute}),
         recipe_(plain_precision(), config.blocks()) {
     decoder_.initialize(7);
     unsigned seed = 100;

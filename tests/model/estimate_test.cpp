@@ -48,13 +48,15 @@ TEST_P(Estimates, PredictTheActivationsOfAModel) {
     constexpr std::int64_t kBatch = 2;
     constexpr std::int64_t kSequence = 64;
     const Recipe recipe(precision_of(GetParam()), config.blocks());
-    for (const RecomputePlan& recompute :
-         {RecomputePlan(Recompute::none), RecomputePlan(Recompute::cheap), RecomputePlan(Recompute::ffn),
-          RecomputePlan(Recompute::full), testing::mixed_recomputation(config.pattern, 0),
-          testing::mixed_recomputation(config.pattern, 1)}) {
-      SCOPED_TRACE(config.name + ": " + recompute.describe(config.pattern));
-      Decoder decoder(cpu_backend(), config, kBatch, kSequence, DType::bf16, recompute);
-      decoder.initialize(1);
+    for (const MemoryLevers& levers :
+         {MemoryLevers{Recompute::none}, MemoryLevers{Recompute::cheap}, MemoryLevers{Recompute::ffn},
+          MemoryLevers{Recompute::full}, MemoryLevers{testing::mixed_recomputation(config.pattern, 0)},
+          MemoryLevers{testing::mixed_recomputation(config.pattern, 1), true, true, true}}) {
+      SCOPED_TRACE(config.name + ": " + levers.recompute.describe(config.pattern));
+      Decoder decoder(cpu_backend(), config, kBatch, kSequence, DType::bf16, levers);
+      for (const auto& parameter : decoder.parameters())  // any values do
+        cpu_backend().set_to_zero(parameter->value.bytes());
+      decoder.weights_changed();
       std::vector<std::int32_t> tokens(kBatch * kSequence, 1);
       std::vector<float> losses(tokens.size());
       Pass pass;
@@ -63,8 +65,9 @@ TEST_P(Estimates, PredictTheActivationsOfAModel) {
       const double measured = static_cast<double>(decoder.activation_bytes()) +
                               4 * kBatch * kSequence * left_out_per_token(config);
       const MemoryEstimate estimate = estimate_memory(
-          config, recipe, {.batch = kBatch, .sequence = kSequence, .recompute = recompute}, kCpuMemory);
+          config, recipe, {.batch = kBatch, .sequence = kSequence, .levers = levers}, kCpuMemory);
       EXPECT_EQ(estimate.activations, measured);
+      EXPECT_EQ(estimate.residual_on_host, decoder.activation_bytes_on_host());
       EXPECT_EQ(estimate.scratch, 0);
     }
   }
@@ -127,6 +130,30 @@ TEST(Estimate, OfALlamaOfABillionOnAGpuIsTheSumOfItsParts) {
   EXPECT_NEAR(memory.total(), 61.8e9, 0.1e9);
 }
 
+/// By hand, for Llama 3 8B: 64 blocks of 4096 wide, 32 heads of which 8 are of keys.
+TEST(Estimate, CountsWhatEachLeverMoves) {
+  MemoryCase c{.batch = 1, .sequence = 8192};
+  const MemoryEstimate plain = estimate("llama3-8b", "nvfp4", c, kCudaMemory);
+  EXPECT_EQ(plain.host(), 0);
+
+  c.levers = {.residual_on_host = true};
+  const MemoryEstimate residual = estimate("llama3-8b", "nvfp4", c, kCudaMemory);
+  EXPECT_EQ(residual.residual_on_host, 62.0 * 8192 * 4096 * 2);
+  EXPECT_EQ(plain.total() - residual.total(), residual.host());
+
+  c.levers = {.attention_by_parts = true};
+  const MemoryEstimate parts = estimate("llama3-8b", "nvfp4", c, kCudaMemory);
+  EXPECT_EQ(plain.total() - parts.total(), 24.0 * 8192 * (8192 * 2 + 4)) << "eight heads at a time";
+
+  c.levers = {.weights_as_codes = true};
+  const MemoryEstimate codes = estimate("llama3-8b", "nvfp4", c, kCudaMemory);
+  EXPECT_EQ(codes.operands, estimate("llama3-8b", "nvfp4", c, kCpuMemory).operands);
+  EXPECT_EQ(codes.activations, plain.activations);
+  EXPECT_EQ(codes.scratch - plain.scratch, 0) << "inputs that were kept take as much to be expanded";
+  EXPECT_EQ(estimate("llama3-8b", "bf16", c, kCudaMemory).total(),
+            estimate("llama3-8b", "bf16", {.batch = 1, .sequence = 8192}, kCudaMemory).total());
+}
+
 TEST(Estimate, HasThePlacesWhereDocumentsBegin) {
   MemoryCase c{.batch = 3, .sequence = 128};
   const double without = estimate("quickstart", "bf16", c, kCpuMemory).activations;
@@ -138,7 +165,7 @@ TEST(Estimate, RecomputationBringsALlamaOfABillionBelowThreeFifthsOfTorch) {
   constexpr double kTorch = 63.5e9;
   for (const char* recipe : {"bf16", "fp8", "nvfp4"})
     for (const Recompute recompute : {Recompute::ffn, Recompute::full}) {
-      const MemoryCase c{.batch = 16, .sequence = 2048, .recompute = recompute};
+      const MemoryCase c{.batch = 16, .sequence = 2048, .levers = {recompute}};
       EXPECT_LT(estimate("llama-1b", recipe, c, kCudaMemory).total(), 0.6 * kTorch) << recipe;
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computing again in the backward pass changes memory and nothing else: losses, gradients, statistics and
-// notes are the same to the bit.
+// Computing again in the backward pass, and whatever else saves memory, changes memory and nothing else:
+// losses, gradients, statistics and notes are the same to the bit.
 
 #include "tetrad/model/recompute.h"
 
@@ -13,6 +13,7 @@
 #include "support/backends.h"
 #include "support/matrices.h"
 #include "support/models.h"
+#include "support/on_device.h"
 #include "tetrad/core/error.h"
 #include "tetrad/model/decoder.h"
 
@@ -38,6 +39,7 @@ struct Result {
   std::optional<std::string> non_finite;
   std::size_t saved_bytes = 0;
   std::size_t activation_bytes = 0;
+  std::size_t bytes_on_host = 0;
 };
 
 struct Setting {
@@ -47,9 +49,9 @@ struct Setting {
   const char* poisoned = nullptr;  //!< a parameter that gets a NaN
 };
 
-Result train(Backend& device, const Setting& setting, const RecomputePlan& recompute) {
+Result train(Backend& device, const Setting& setting, const MemoryLevers& levers) {
   const Recipe recipe(setting.precision, setting.model.blocks());
-  Decoder decoder(device, setting.model, kBatch, kSequence, setting.storage, recompute);
+  Decoder decoder(device, setting.model, kBatch, kSequence, setting.storage, levers);
   decoder.initialize(7);
   for (const auto& parameter : decoder.parameters())
     if (setting.poisoned != nullptr && parameter->name == setting.poisoned)
@@ -89,7 +91,12 @@ Result train(Backend& device, const Setting& setting, const RecomputePlan& recom
   }
   result.saved_bytes = decoder.saved_bytes();
   result.activation_bytes = decoder.activation_bytes();
+  result.bytes_on_host = decoder.activation_bytes_on_host();
   return result;
+}
+
+Result train(Backend& device, const Setting& setting, const RecomputePlan& recompute) {
+  return train(device, setting, MemoryLevers{recompute});
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -179,6 +186,18 @@ TEST_P(Recomputation, ChangesNoBit) {
   }
 }
 
+TEST_P(Recomputation, NorDoesAnythingElseThatSavesMemory) {
+  const Result expected = train(device(), setting(), Recompute::none);
+  const RecomputePlan mixed = mixed_recomputation(setting().model.pattern, 0);
+  for (const MemoryLevers& levers :
+       {MemoryLevers{.weights_as_codes = true}, MemoryLevers{.residual_on_host = true},
+        MemoryLevers{.attention_by_parts = true}, MemoryLevers{mixed, true, true, true}}) {
+    const Result actual = train(device(), setting(), levers);
+    expect_same(actual, expected);
+    EXPECT_EQ(actual.bytes_on_host > 0, levers.residual_on_host);
+  }
+}
+
 TEST_P(Recomputation, EachStepKeepsLess) {
   const Result none = train(device(), setting(), Recompute::none);
   const Result cheap = train(device(), setting(), Recompute::cheap);
@@ -248,6 +267,34 @@ TEST_P(RecomputationOnABackend, TheFirstValueThatIsNotFiniteIsNamedTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(All, RecomputationOnABackend, ::testing::ValuesIn(backend_names()),
                          BackendTestName());
+
+/// Copies that happen when they are waited for, and not before.
+TEST(ResidualStream, IsReadAfterItCameBackAndWrittenAfterItWent) {
+  OnDevice late(cpu_backend());
+  for (const ModelConfig& model : {tiny_llama(), longer_hybrid()}) {
+    const Setting setting{model, precision("bf16")};
+    expect_same(train(late, setting, MemoryLevers{.residual_on_host = true}),
+                train(cpu_backend(), setting, Recompute::none));
+  }
+}
+
+TEST(ResidualStream, LeavesThreeMatricesOnTheDevice) {
+  const Setting setting{longer_hybrid(), precision("bf16")};
+  const Result resident = train(cpu_backend(), setting, Recompute::none);
+  const Result moved = train(cpu_backend(), setting, MemoryLevers{.residual_on_host = true});
+  const std::size_t matrix = 2 * kTokens * static_cast<std::size_t>(setting.model.hidden);
+  EXPECT_EQ(moved.bytes_on_host, 4 * matrix) << "of seven";
+  EXPECT_EQ(resident.activation_bytes - moved.activation_bytes, moved.bytes_on_host);
+  EXPECT_EQ(resident.bytes_on_host, 0u);
+}
+
+TEST(ResidualStream, OfAShortModelStaysOnTheDevice) {
+  Setting setting{tiny_llama(), precision("bf16")};
+  setting.model.pattern = "*-";
+  const Result result = train(cpu_backend(), setting, MemoryLevers{.residual_on_host = true});
+  EXPECT_EQ(result.bytes_on_host, 0u);
+  expect_same(result, train(cpu_backend(), setting, Recompute::none));
+}
 
 TEST(Recompute, IsReadFromItsName) {
   for (const char* name : {"none", "cheap", "ffn", "full"})

@@ -68,6 +68,12 @@ void FaultyBackend::copy(std::span<const std::byte> from, std::span<std::byte> t
   wrote_bytes("copy: to", to.first(from.size()));
 }
 
+void FaultyBackend::copy_in_lane(std::size_t lane, std::span<const std::byte> from, std::span<std::byte> to) {
+  if (does("copy_in_lane")) good_.copy_in_lane(lane, from, to);
+  good_.join_lane(lane);
+  wrote_bytes("copy_in_lane: to", to.first(from.size()));
+}
+
 void FaultyBackend::upload(std::span<const std::byte> from, std::span<std::byte> to) {
   if (does("upload")) good_.upload(from, to);
   wrote_bytes("upload: to", to.first(from.size()));

@@ -33,6 +33,8 @@ class FaultyBackend final : public Backend {
   Buffer allocate(std::size_t bytes) override { return good_.allocate(bytes); }
   void set_to_zero(std::span<std::byte> memory) override;
   void copy(std::span<const std::byte> from, std::span<std::byte> to) override;
+  void copy_in_lane(std::size_t lane, std::span<const std::byte> from, std::span<std::byte> to) override;
+  void join_lane(std::size_t lane) override { good_.join_lane(lane); }
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override;
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override;
   std::unique_ptr<MemoryReader> make_reader() override { return good_.make_reader(); }

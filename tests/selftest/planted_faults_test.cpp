@@ -21,8 +21,9 @@ namespace tetrad::testing::planted_faults_test {
 namespace {
 
 /// What Backend has besides operations: nothing of it writes results, but make_reader(), whose reader is of
-/// checkpoints.
+/// checkpoints. What join_lane() does is seen in what copy_in_lane() has written.
 constexpr auto kNoOperations = std::to_array<std::string_view>({"allocate_on_host",
+                                                                "join_lane",
                                                                 "free_host_memory",
                                                                 "use_host_moments",
                                                                 "make_reader",

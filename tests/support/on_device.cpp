@@ -293,10 +293,11 @@ void OnDevice::attention(const AttentionForward& op) {
 void OnDevice::attention(const AttentionBackward& op) {
   Staged staged(device_);
   const AttentionShape& s = op.shape;
-  device_.attention(AttentionBackward{
-      s, staged.in(op.q), staged.in(op.k), staged.in(op.v), staged.in(op.out),
-      staged.in(op.log_sum_exp, s.batch * s.heads * s.sequence), staged.in(op.dout), staged.out(op.dq),
-      staged.out(op.dk), staged.out(op.dv), staged.in(op.document_starts, s.batch * s.sequence)});
+  device_.attention(AttentionBackward{s, staged.in(op.q), staged.in(op.k), staged.in(op.v), staged.in(op.out),
+                                      staged.in(op.log_sum_exp, s.batch * s.heads * s.sequence),
+                                      staged.in(op.dout), staged.out(op.dq), staged.out(op.dk),
+                                      staged.out(op.dv), staged.in(op.document_starts, s.batch * s.sequence),
+                                      op.by_parts});
   staged.finish();
 }
 

@@ -21,6 +21,14 @@ class OnDevice final : public Backend {
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
   void set_to_zero(std::span<std::byte> memory) override;
   void copy(std::span<const std::byte> from, std::span<std::byte> to) override { upload(from, to); }
+  /// As late as it may be done: whoever does not wait for it sees what was there before.
+  void copy_in_lane(std::size_t lane, std::span<const std::byte> from, std::span<std::byte> to) override {
+    lanes_.at(lane).push_back({from, to});
+  }
+  void join_lane(std::size_t lane) override {
+    for (const Copy& each : lanes_.at(lane)) copy(each.from, each.to);
+    lanes_.at(lane).clear();
+  }
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override;
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override;
   std::unique_ptr<MemoryReader> make_reader() override { return std::make_unique<PlainMemoryReader>(); }
@@ -71,7 +79,13 @@ class OnDevice final : public Backend {
   std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override;
 
  private:
+  struct Copy {
+    std::span<const std::byte> from;
+    std::span<std::byte> to;
+  };
+
   Backend& device_;
+  std::array<std::vector<Copy>, kCopyLanes> lanes_;
 };
 
 }  // namespace tetrad::testing

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 struct ProbedArm {
   ProbedArm(const fs::path& checkpoint, const Config& config, Backend& backend)
       : decoder(backend, config.model, microbatch_sequences(config.train), config.train.sequence,
-                storage_type(config.precision), plan_memory(config, backend).recompute),
+                storage_type(config.precision), plan_memory(config, backend).levers),
         recipe(config.precision, config.model.blocks()) {
     load_weights(checkpoint, decoder);
     pass.recipe = &recipe;

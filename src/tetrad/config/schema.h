@@ -253,6 +253,14 @@ void describe(V& v, MemoryConfig& c) {
           "host as many as do not "
           "fit on the device",
           one_of({"auto", "device", "host"}));
+  v.field("weights", c.weights,
+          "weights in four bits, as a GPU that multiplies BF16 keeps them: values (ready to multiply), codes "
+          "(a quarter of that, expanded for each product) or auto: codes where values do not fit",
+          one_of({"auto", "values", "codes"}));
+  v.field("residual", c.residual,
+          "the inputs of blocks between forward and backward: device, host (pinned memory, copied while "
+          "blocks compute) or auto: on the host where they do not fit on the device",
+          one_of({"auto", "device", "host"}));
 }
 
 template <class V>
@@ -265,7 +273,8 @@ void describe(V& v, TrainConfig& c) {
   v.field("sequence", c.sequence, "tokens of a sequence; must be given", at_least(0));
   v.field("microbatch", c.microbatch, "sequences at a time; 0: the whole batch", at_least(0));
   v.field("memory", c.memory,
-          "where things lie that a GPU does not need all the time; the results are the same");
+          "where things lie that a GPU does not need all the time, and in what form; auto or device (nothing "
+          "on the host, weights as values) for all of them. The results are the same");
   v.field("recompute", c.recompute,
           "in the backward pass, to need less memory: none; cheap (norms, activations), ffn (and all of "
           "feed-forward blocks) or full (all blocks); auto: in as few blocks as it takes to fit. The results "

@@ -78,6 +78,25 @@ void expand_model(Node& root) {
   *model = std::move(expanded);
 }
 
+Node word(std::string_view text, const Node& origin) {
+  Node node = Node::scalar(std::string(text));
+  node.origin = origin.origin;
+  return node;
+}
+
+/// One word for all of `train.memory`; another is one about moments.
+void expand_memory(Node* memory) {
+  if (memory == nullptr || !(memory->is_word("auto") || memory->is_word("device")))
+    return wrap(memory, "moments");
+  const bool is_auto = memory->is_word("auto");
+  Node map = Node::map();
+  map.origin = memory->origin;
+  map.add("moments", *memory);
+  map.add("weights", is_auto ? *memory : word("values", *memory));
+  map.add("residual", *memory);
+  *memory = std::move(map);
+}
+
 /// A rule for block scales as the one entry, or the two, that it is about.
 void expand_scale(Node* scale) {
   if (scale == nullptr || !scale->is(Node::Kind::scalar)) return;
@@ -92,12 +111,6 @@ void expand_scale(Node* scale) {
     map.add("backward", std::move(*scale));
   }
   *scale = std::move(map);
-}
-
-Node word(std::string_view text, const Node& origin) {
-  Node node = Node::scalar(std::string(text));
-  node.origin = origin.origin;
-  return node;
 }
 
 bool mentions(const Node& node, std::string_view text) {
@@ -209,7 +222,7 @@ void expand_shorthand(Node& root) {
   if (Node* train = find_map(&root, "train")) {
     wrap(train->find("eval"), "every");
     wrap(train->find("checkpoint"), "every");
-    wrap(train->find("memory"), "moments");
+    expand_memory(train->find("memory"));
   }
 }
 

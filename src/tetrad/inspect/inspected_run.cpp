@@ -68,7 +68,7 @@ InspectedRun open_inspected(const std::filesystem::path& path, const std::string
   run.data.heldout = heldout_microbatches(dataset, run.config.train, batches);
   run.decoder = std::make_unique<Decoder>(backend, run.config.model, microbatch_sequences(run.config.train),
                                           run.config.train.sequence, storage_type(run.config.precision),
-                                          plan_memory(run.config, backend).recompute);
+                                          plan_memory(run.config, backend).levers);
   load_weights(run.checkpoint, *run.decoder);
   return run;
 }

@@ -33,6 +33,7 @@ class AttentionBlock final : public Block {
         qkv_(context.make_linear(Place::first, "qkv")),
         out_(context.make_linear(Place::second, "out")),
         keep_(context.keep),
+        by_parts_(context.levers.attention_by_parts),
         projected_(context.make_saved(Scratch::wide, qkv_.out_features())),
         attended_(context.make_saved(Scratch::second_input, q_width())),
         log_sum_exp_(backend_, scratch_, Scratch::sums, keep_ != Keep::nothing, DType::f32, 1,
@@ -129,9 +130,9 @@ class AttentionBlock final : public Block {
     const MatrixView qkv = as_const(projected_.view());
     const MatrixView qk = head_norms_ ? as_const(head_norms_->normed.view()) : qkv;
     out_.backward(pass, as_const(dx), &dattended);
-    backend_.attention(AttentionBackward{shape_, queries(qk), keys(qk), values(qkv),
-                                         as_const(attended_.view()), log_sum_exp_.f32(), as_const(dattended),
-                                         queries(dqkv), keys(dqkv), values(dqkv), pass.document_starts});
+    backend_.attention(AttentionBackward{
+        shape_, queries(qk), keys(qk), values(qkv), as_const(attended_.view()), log_sum_exp_.f32(),
+        as_const(dattended), queries(dqkv), keys(dqkv), values(dqkv), pass.document_starts, by_parts_});
     rotate(dqkv, shape_.sequence, 0, true, pass.document_starts);
     if (head_norms_) {
       head_norms_->queries.backward(queries(qkv), as_const(queries(dqkv)), queries(dqkv), Accumulate::no);
@@ -218,6 +219,7 @@ class AttentionBlock final : public Block {
   Linear qkv_;
   Linear out_;
   Keep keep_;
+  bool by_parts_;
   Saved projected_;     //!< [tokens, q | k | v], rotated unless there are head norms
   Saved attended_;      //!< [tokens, heads * head_dim]
   Saved log_sum_exp_;   //!< [batch, heads, sequence]

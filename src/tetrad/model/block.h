@@ -12,6 +12,7 @@
 
 #include "tetrad/model/config.h"
 #include "tetrad/model/linear.h"
+#include "tetrad/model/memory_levers.h"
 #include "tetrad/model/parameter.h"
 #include "tetrad/model/pass.h"
 #include "tetrad/model/recompute.h"
@@ -78,6 +79,7 @@ struct BlockContext {
   std::int64_t sequence;
   DType storage;
   Keep keep;
+  const MemoryLevers& levers;
   std::uint32_t& linear_count;
 
   std::int64_t tokens() const { return batch * sequence; }

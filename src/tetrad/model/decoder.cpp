@@ -25,6 +25,12 @@ std::unique_ptr<Block> make_block(char letter, const BlockContext& context) {
   }
 }
 
+/// Before anything is made from it.
+ModelConfig validated(ModelConfig config) {
+  validate(config);
+  return config;
+}
+
 std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec& spec) {
   const auto& shape = spec.shape;
   const std::int64_t rows = shape.size() > 1 ? shape[0] : 1;
@@ -45,14 +51,15 @@ std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec&
 }  // namespace
 
 Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
-                 DType storage, const RecomputePlan& recompute)
+                 DType storage, const MemoryLevers& levers)
     : backend_(backend),
-      config_(std::move(config)),
+      config_(validated(std::move(config))),
       batch_(batch),
       sequence_(sequence),
       storage_(storage),
-      scratch_(backend) {
-  validate(config_);
+      scratch_(backend),
+      residual_(backend, config_.blocks(), storage, batch * sequence, config_.hidden,
+                levers.residual_on_host) {
   ParameterIndex by_name;
   for (const ParameterSpec& spec : model_parameters(config_)) {
     parameters_.push_back(make_parameter(backend_, spec));
@@ -62,17 +69,15 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
   final_norm_weight_ = by_name.at("norm.weight");
   if (!config_.tied) head_ = by_name.at("head.weight");
   std::uint32_t linear_count = 0;
-  BlockContext context{backend_, scratch_,  config_,  by_name,   0,
-                       batch_,   sequence_, storage_, Keep::all, linear_count};
+  BlockContext context{backend_,  scratch_, config_,   by_name, 0,           batch_,
+                       sequence_, storage_, Keep::all, levers,  linear_count};
   for (const char letter : config_.pattern) {
-    context.keep = recompute.of(context.index, letter);
+    context.keep = levers.recompute.of(context.index, letter);
     blocks_.push_back(make_block(letter, context));
     ++context.index;
   }
   final_norm_ =
       std::make_unique<NormLayer>(backend_, *final_norm_weight_, config_.norm_epsilon, context.tokens());
-  for (std::size_t i = 0; i <= blocks_.size(); ++i)
-    residual_.push_back(backend_.make_tensor(storage_, context.tokens(), config_.hidden));
   residual_gradient_ = backend_.make_tensor(storage_, context.tokens(), config_.hidden);
   tokens_ = backend_.make_tensor(DType::i32, 1, context.tokens());
   targets_ = backend_.make_tensor(DType::i32, 1, context.tokens());
@@ -135,14 +140,17 @@ void Decoder::upload(std::span<const std::int32_t> tokens, std::span<const std::
 
 MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
   pass.document_starts = has_documents_ ? document_starts_.i32() : nullptr;
-  const auto residual = [&](std::size_t i) { return rows(residual_[i].view(), 0, count); };
-  backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, residual(0)});
+  MutableMatrixView x = residual_.begin(0, count);
+  backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, x});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const TraceRange range(pass.trace, "forward of block", static_cast<std::int64_t>(i));
-    blocks_[i]->forward(pass, as_const(residual(i)), residual(i + 1));
+    if (pass.training) residual_.save(i);
+    const MutableMatrixView y = residual_.begin(i + 1, count);
+    blocks_[i]->forward(pass, as_const(x), y);
+    x = y;
   }
   const MutableMatrixView hidden = scratch_.get(Scratch::mixed, storage_, count, config_.hidden);
-  final_norm_->forward(as_const(residual(blocks_.size())), hidden);
+  final_norm_->forward(as_const(x), hidden);
   return as_const(hidden);
 }
 
@@ -171,10 +179,12 @@ void Decoder::differentiate(Pass& pass, float gradient_scale) {
                                         dhidden, head_parameter().gradient.f32(), pass.z_loss});
   }
   backend_.set_to_zero(residual_gradient_.bytes());
-  final_norm_->backward(residual_.back().const_view(), as_const(dhidden), gradient);
+  final_norm_->backward(residual_.restore(blocks_.size()), as_const(dhidden), gradient);
+  residual_.release(blocks_.size());
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     const TraceRange range(pass.trace, "backward of block", static_cast<std::int64_t>(i));
-    blocks_[i]->backward(pass, residual_[i].const_view(), gradient);
+    blocks_[i]->backward(pass, residual_.restore(i), gradient);
+    residual_.release(i);
   }
   backend_.embedding(
       EmbeddingBackward{tokens_.i32(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
@@ -297,9 +307,7 @@ bool Decoder::sequences_are_independent(const Pass& pass) {
 }
 
 std::size_t Decoder::activation_bytes() const {
-  std::size_t total = scratch_.bytes() + residual_gradient_.bytes().size();
-  for (const Tensor& tensor : residual_) total += tensor.bytes().size();
-  return total + saved_bytes();
+  return scratch_.bytes() + residual_gradient_.bytes().size() + residual_.bytes() + saved_bytes();
 }
 
 std::size_t Decoder::saved_bytes() const {

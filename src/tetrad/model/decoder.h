@@ -12,8 +12,10 @@
 
 #include "tetrad/model/block.h"
 #include "tetrad/model/config.h"
+#include "tetrad/model/memory_levers.h"
 #include "tetrad/model/parameter.h"
 #include "tetrad/model/pass.h"
+#include "tetrad/model/residual_stream.h"
 #include "tetrad/model/scratch.h"
 
 namespace tetrad {
@@ -47,9 +49,9 @@ using LogitsSink = std::function<void(std::int64_t first, std::span<const float>
 class Decoder {
  public:
   /// Room for microbatches of up to `batch` sequences of `sequence` tokens; activations are stored as
-  /// `storage`, and those that `recompute` says are not kept between forward and backward.
+  /// `storage`.
   Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
-          DType storage = DType::bf16, const RecomputePlan& recompute = {});
+          DType storage = DType::bf16, const MemoryLevers& levers = {});
 
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return backend_; }
@@ -94,8 +96,9 @@ class Decoder {
   /// Whether what is computed of a sequence does not depend on which others are read in the same pass.
   bool sequences_are_independent(const Pass& pass);
 
-  /// Bytes of everything that is kept between forward and backward or passes through.
+  /// Bytes of everything that is kept between forward and backward or passes through, on the device.
   std::size_t activation_bytes() const;
+  std::size_t activation_bytes_on_host() const { return residual_.bytes_on_host(); }
   /// The bytes among them that blocks keep between forward and backward besides their inputs.
   std::size_t saved_bytes() const;
 
@@ -124,7 +127,7 @@ class Decoder {
   Parameter* head_ = nullptr;  //!< null if tied
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<NormLayer> final_norm_;
-  std::vector<Tensor> residual_;    //!< the input of each block, and the output of the last
+  ResidualStream residual_;
   Tensor residual_gradient_;        //!< [tokens, hidden]
   Tensor tokens_, targets_;         //!< the microbatch, i32
   Tensor document_starts_;          //!< like them, once there are any

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <numeric>
+#include <utility>
 
+#include "tetrad/model/residual_stream.h"
 #include "tetrad/model/scratch.h"
 #include "tetrad/ops/adamw.h"
 
@@ -13,6 +16,8 @@ namespace tetrad {
 namespace {
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
+
+Form weight_form(const MemoryCase& c) { return c.levers.weights_as_codes ? Form::packed : Form::operand; }
 
 /// What blocks keep, what they share and what operations hold, block by block as the blocks do it.
 class ActivationMemory {
@@ -24,9 +29,10 @@ class ActivationMemory {
         tokens_(c.batch * c.sequence),
         element_(bits_of(c.storage) / 8.0),
         operations_(traits.operations()) {
-    const double ids = 4 * (c.document_mask ? 4 : 3);      // tokens, targets, losses, starts of documents
-    const double stream = as_double(config.blocks() + 2);  // before each block, after the last, its gradient
-    kept_ = as_double(tokens_) * (stream * element_ * as_double(config.hidden) + ids +
+    const double ids = 4 * (c.document_mask ? 4 : 3);  // tokens, targets, losses, starts of documents
+    const std::int64_t stream =                        // and its gradient
+        ResidualStream::buffers(config.blocks(), c.levers.residual_on_host) + 1;
+    kept_ = as_double(tokens_) * (as_double(stream) * element_ * as_double(config.hidden) + ids +
                                   kF32 * as_double(config.blocks() + 1));  // inverse RMS
     share(Scratch::mixed, config.hidden);
     share(Scratch::gradient_narrow, config.hidden);
@@ -36,12 +42,12 @@ class ActivationMemory {
   }
 
   /// Returns what the block keeps.
-  double add_block(char letter, Keep keep, const std::array<LinearPrecision, 2>& precisions) {
+  double add_block(char letter, Keep keep, const std::vector<LinearShape>& linears,
+                   const std::array<const LinearPrecision*, 2>& precisions) {
     const double before = kept_;
-    const std::vector<LinearShape> linears = linear_shapes(config_, letter);
-    add_linear(linears[0], precisions[0], Place::first, keep, true);
+    add_linear(linears[0], *precisions[0], Place::first, keep, true);
     // The attention's output is kept, or not, by the attention itself.
-    add_linear(linears[1], precisions[1], Place::second, keep, letter != '*');
+    add_linear(linears[1], *precisions[1], Place::second, keep, letter != '*');
     if (letter != '-') share(Scratch::gradient_wide, linears[0].out);  // feed-forward blocks need none
     share(Scratch::gradient_middle, linears[1].in);
     save(Scratch::wide, linears[0].out, keep != Keep::nothing);
@@ -49,6 +55,8 @@ class ActivationMemory {
     if (letter == 'M') add_mamba2(keep);
     return kept_ - before;
   }
+  /// One more block like one that was added, which keeps so much.
+  void repeat_block(double kept) { kept_ += kept; }
 
   double activations() const {
     const auto sum = [](const auto& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
@@ -83,7 +91,8 @@ class ActivationMemory {
       kept_ += kF32 * as_double(tokens_ * normed);  // inverse RMS
     }
     operations_->attention(
-        {case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1}, case_.storage);
+        {case_.batch, case_.sequence, config_.heads, config_.kv_heads, config_.head_dim, 1}, case_.storage,
+        case_.levers.attention_by_parts);
   }
 
   void add_mamba2(Keep keep) {
@@ -144,17 +153,18 @@ class ActivationMemory {
                              Form form = Form::operand) {
       return OperandShape{rows, depth, case_.storage, spec(which), form, false};
     };
-    OperandShape weight = operand(Operand::fprop_w, linear.in, linear.out);
+    const Form weights = weight_form(case_);
+    OperandShape weight = operand(Operand::fprop_w, linear.in, linear.out, weights);
     weight.transposed = true;
     if (!precision.weight_codes_shared() && !precision.dgrad_reads_fprop())
-      weight = operand(Operand::dgrad_w, linear.in, linear.out);
+      weight = operand(Operand::dgrad_w, linear.in, linear.out, weights);
     OperandShape input = operand(precision.saved_operand(), linear.in, tokens_, Form::packed);
     input.transposed = precision.wgrad_reads_fprop();
     if (precision.wgrad_requantizes()) input = operand(Operand::wgrad_x, linear.in, tokens_);
     const bool is_kept = precision.saved_operand() == Operand::fprop_x;
     operations_->product(
         operand(Operand::fprop_x, tokens_, linear.in, is_kept ? Form::packed : Form::operand),
-        operand(Operand::fprop_w, linear.out, linear.in), case_.storage);
+        operand(Operand::fprop_w, linear.out, linear.in, weights), case_.storage);
     operations_->product(operand(Operand::dgrad_dy, tokens_, linear.out), weight, case_.storage);
     operations_->product(operand(Operand::wgrad_dy, linear.out, tokens_), input, DType::f32);
   }
@@ -204,68 +214,128 @@ BlockFlops block_flops(const ModelConfig& c, char letter, std::int64_t sequence)
 }
 
 /// Bytes of the forms of a weight that products read.
-double weight_forms(const LinearShape& linear, const LinearPrecision& precision, DType storage,
+double weight_forms(const LinearShape& linear, const LinearPrecision& precision, const MemoryCase& c,
                     const MemoryTraits& traits) {
   const auto form = [&](Operand operand, std::int64_t rows, std::int64_t cols) {
     if (precision[operand])
-      return as_double(quantized_bytes(traits, *precision[operand], Form::operand, rows, cols));
-    return storage == DType::f32 ? 0.0 : bits_of(storage) / 8.0 * as_double(rows) * as_double(cols);
+      return as_double(quantized_bytes(traits, *precision[operand], weight_form(c), rows, cols));
+    return c.storage == DType::f32 ? 0.0 : bits_of(c.storage) / 8.0 * as_double(rows) * as_double(cols);
   };
   return form(Operand::fprop_w, linear.out, linear.in) +
          (precision.weight_form_shared() ? 0 : form(Operand::dgrad_w, linear.in, linear.out));
 }
 
-/// Bytes of the moments of each parameter.
-std::vector<std::int64_t> moment_sizes(const ModelConfig& config, DType moments) {
+/// Of each parameter.
+std::vector<std::int64_t> moment_sizes(const std::vector<ParameterSize>& parameters, DType moments) {
   std::vector<std::int64_t> sizes;
-  for (const ParameterSpec& parameter : model_parameters(config)) {
-    const std::int64_t size =
-        std::accumulate(parameter.shape.begin(), parameter.shape.end(), std::int64_t{1}, std::multiplies());
-    sizes.push_back(moment_bytes(size, moment_type(moments, parameter.is_linear)));
-  }
+  for (const ParameterSize& parameter : parameters)
+    sizes.push_back(moment_bytes(parameter.elements, moment_type(moments, parameter.is_linear)));
   return sizes;
 }
 
-MemoryEstimate estimate_at(double progress, const ModelConfig& config, const Recipe& recipe,
-                           const MemoryCase& c, const MemoryTraits& traits) {
-  MemoryEstimate estimate;
-  estimate.weights = 4 * as_double(parameter_count(config));
-  estimate.gradients = estimate.weights;
-  estimate.host = as_double(host_moments(config, c.moments, c.host_moments));
-  estimate.optimizer = as_double(moment_bytes(config, c.moments)) - estimate.host;
-  if (c.storage != DType::f32)
-    estimate.operands = bits_of(c.storage) / 8.0 * as_double(config.vocab) * as_double(config.hidden);
-  ActivationMemory memory(config, c, traits);
-  for (std::int64_t index = 0; index < config.blocks(); ++index) {
-    const char letter = config.pattern[static_cast<std::size_t>(index)];
-    std::array<LinearPrecision, 2> precisions;
+}  // namespace
+
+std::vector<ParameterSize> parameter_sizes(const ModelConfig& config) {
+  std::vector<ParameterSize> sizes;
+  for (const ParameterSpec& parameter : model_parameters(config))
+    sizes.push_back(
+        {std::accumulate(parameter.shape.begin(), parameter.shape.end(), std::int64_t{1}, std::multiplies()),
+         parameter.is_linear});
+  return sizes;
+}
+
+std::int64_t moment_bytes(const std::vector<ParameterSize>& parameters, DType moments) {
+  const std::vector<std::int64_t> sizes = moment_sizes(parameters, moments);
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+}
+
+MemoryEstimator::MemoryEstimator(const ModelConfig& config, const Recipe& recipe, const MemoryTraits& traits)
+    : config_(config), traits_(traits), parameters_(parameter_sizes(config)) {
+  phases_.push_back(make_phase(recipe, 0));
+  for (const PrecisionSwitch& change : recipe.config().schedule)
+    phases_.push_back(make_phase(recipe, change.at));
+}
+
+MemoryEstimator::Phase MemoryEstimator::make_phase(const Recipe& recipe, double progress) const {
+  Phase phase;
+  std::map<char, std::vector<LinearShape>> shapes;
+  for (const char letter : kBlockLetters)
+    if (config_.pattern.find(letter) != std::string::npos) shapes[letter] = linear_shapes(config_, letter);
+  for (std::int64_t block = 0; block < config_.blocks(); ++block) {
+    BlockKind kind{config_.pattern[static_cast<std::size_t>(block)], {}, {}};
     std::size_t place = 0;
-    for (const LinearShape& linear : linear_shapes(config, letter)) {
-      const std::string name = "blocks." + std::to_string(index) + "." + linear.name;
-      precisions[place] = recipe.at({name, index, linear.out}, progress);
-      estimate.operands += weight_forms(linear, precisions[place++], c.storage, traits);
+    for (const LinearShape& linear : shapes.at(kind.letter)) {
+      const std::string name = "blocks." + std::to_string(block) + "." + linear.name;
+      // What the recipe has resolved to the same is one object.
+      kind.precisions[place++] = &recipe.at({name, block, linear.out}, progress);
     }
-    estimate.kept_by_block.push_back(memory.add_block(letter, c.recompute.of(index, letter), precisions));
+    auto found = std::ranges::find_if(phase.kinds, [&](const BlockKind& known) {
+      return known.letter == kind.letter && known.precisions == kind.precisions;
+    });
+    if (found == phase.kinds.end()) {
+      kind.linears = shapes.at(kind.letter);
+      found = phase.kinds.insert(found, std::move(kind));
+    }
+    ++found->count;
+    phase.kind_of_block.push_back(static_cast<std::size_t>(found - phase.kinds.begin()));
+  }
+  return phase;
+}
+
+MemoryEstimate MemoryEstimator::estimate_in(const Phase& phase, const MemoryCase& c) const {
+  MemoryEstimate estimate;
+  for (const ParameterSize& parameter : parameters_) estimate.weights += 4 * as_double(parameter.elements);
+  estimate.gradients = estimate.weights;
+  estimate.moments_on_host = as_double(host_moments(c.moments, c.host_moments));
+  estimate.optimizer = as_double(moment_bytes(parameters_, c.moments)) - estimate.moments_on_host;
+  if (c.storage != DType::f32)
+    estimate.operands = bits_of(c.storage) / 8.0 * as_double(config_.vocab) * as_double(config_.hidden);
+  for (const BlockKind& kind : phase.kinds)
+    for (std::size_t i = 0; i < kind.linears.size(); ++i)
+      estimate.operands +=
+          as_double(kind.count) * weight_forms(kind.linears[i], *kind.precisions[i], c, traits_);
+  const std::int64_t moved =
+      config_.blocks() + 1 - ResidualStream::buffers(config_.blocks(), c.levers.residual_on_host);
+  estimate.residual_on_host =
+      bits_of(c.storage) / 8.0 * as_double(moved * c.batch * c.sequence) * as_double(config_.hidden);
+  ActivationMemory memory(config_, c, traits_);
+  std::map<std::pair<std::size_t, Keep>, double> kept;  // by a block of this kind that keeps so much
+  for (std::size_t block = 0; block < phase.kind_of_block.size(); ++block) {
+    const BlockKind& kind = phase.kinds[phase.kind_of_block[block]];
+    const Keep keep = c.levers.recompute.of(static_cast<std::int64_t>(block), kind.letter);
+    const auto [known, is_new] = kept.try_emplace({phase.kind_of_block[block], keep});
+    if (is_new)
+      known->second = memory.add_block(kind.letter, keep, kind.linears, kind.precisions);
+    else
+      memory.repeat_block(known->second);
+    estimate.kept_by_block.push_back(known->second);
   }
   estimate.activations = memory.activations();
   estimate.scratch = memory.scratch();
   return estimate;
 }
 
-}  // namespace
-
-std::int64_t moment_bytes(const ModelConfig& config, DType moments) {
-  const std::vector<std::int64_t> sizes = moment_sizes(config, moments);
-  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+MemoryEstimate MemoryEstimator::estimate(const MemoryCase& c) const {
+  MemoryEstimate most = estimate_in(phases_.front(), c);
+  for (std::size_t phase = 1; phase < phases_.size(); ++phase) {
+    MemoryEstimate then = estimate_in(phases_[phase], c);
+    if (then.total() > most.total()) most = std::move(then);
+  }
+  return most;
 }
 
-std::int64_t host_moments(const ModelConfig& config, DType moments, std::int64_t bytes) {
-  const std::vector<std::int64_t> sizes = moment_sizes(config, moments);
+std::int64_t MemoryEstimator::host_moments(DType moments, std::int64_t bytes) const {
+  const std::vector<std::int64_t> sizes = moment_sizes(parameters_, moments);
   const std::vector<bool> on_host = moments_on_host(sizes, bytes);
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i)
     if (on_host[i]) sum += sizes[i];
   return sum;
+}
+
+MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, const MemoryCase& c,
+                               const MemoryTraits& traits) {
+  return MemoryEstimator(config, recipe, traits).estimate(c);
 }
 
 double training_flops_per_token(const ModelConfig& c, std::int64_t sequence) {
@@ -282,16 +352,6 @@ double recomputed_flops_per_token(const ModelConfig& c, std::int64_t sequence,
     sum += block_flops(c, letter, sequence).again(recompute.of(index, letter));
   }
   return sum;
-}
-
-MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, const MemoryCase& c,
-                               const MemoryTraits& traits) {
-  MemoryEstimate most = estimate_at(0, config, recipe, c, traits);
-  for (const PrecisionSwitch& change : recipe.config().schedule) {
-    const MemoryEstimate then = estimate_at(change.at, config, recipe, c, traits);
-    if (then.total() > most.total()) most = then;
-  }
-  return most;
 }
 
 }  // namespace tetrad

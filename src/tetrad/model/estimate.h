@@ -2,11 +2,13 @@
 #pragma once
 // What a run will cost, before anything is allocated.
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "tetrad/core/dtype.h"
 #include "tetrad/model/config.h"
+#include "tetrad/model/memory_levers.h"
 #include "tetrad/model/parameter_table.h"
 #include "tetrad/model/recompute.h"
 #include "tetrad/ops/memory.h"
@@ -28,10 +30,12 @@ struct MemoryEstimate {
   double operands = 0;                     //!< weights in the forms that products read
   double activations = 0;                  //!< kept from forward to backward, and what passes through
   double scratch = 0;                      //!< what operations hold for themselves
-  double host = 0;                         //!< not on the device but on the host: moments; no part of total()
+  double moments_on_host = 0;              //!< not on the device, like the next: no part of total()
+  double residual_on_host = 0;             //!< inputs of blocks
   std::vector<double> kept_by_block = {};  //!< of the activations, by the index of the block
 
   double total() const { return weights + gradients + optimizer + operands + activations + scratch; }
+  double host() const { return moments_on_host + residual_on_host; }
 };
 
 /// What decides about memory, besides the model and the recipe.
@@ -39,21 +43,58 @@ struct MemoryCase {
   std::int64_t batch;  //!< sequences of a microbatch
   std::int64_t sequence;
   DType storage = DType::bf16;
-  RecomputePlan recompute = {};
+  MemoryLevers levers = {};
   bool telemetry = false;
   bool document_mask = false;
   DType moments = DType::f32;     //!< those that moment_type() leaves so
   std::int64_t host_moments = 0;  //!< bytes
 };
 
+struct ParameterSize {
+  std::int64_t elements;
+  bool is_linear;
+};
+std::vector<ParameterSize> parameter_sizes(const ModelConfig& config);
+
 /// Bytes of all moments, if they are stored so.
-std::int64_t moment_bytes(const ModelConfig& config, DType moments);
+std::int64_t moment_bytes(const std::vector<ParameterSize>& parameters, DType moments);
 
-/// Bytes of moments that are on the host if at least `bytes` are to be: of whole tensors.
-std::int64_t host_moments(const ModelConfig& config, DType moments, std::int64_t bytes);
+/// Predicts what a model needs on a backend with these traits, in many cases: what they have in common is
+/// looked up once. Refers to what it is made from.
+class MemoryEstimator {
+ public:
+  MemoryEstimator(const ModelConfig& config, const Recipe& recipe, const MemoryTraits& traits);
 
-/// The peak of a run on a backend with these traits: of the times between the switches of the recipe's
-/// schedule, that which needs most.
+  /// The peak of a run: of the times between the switches of the recipe's schedule, that which needs most.
+  MemoryEstimate estimate(const MemoryCase& c) const;
+
+  /// Bytes of moments that are on the host if at least `bytes` are to be: of whole tensors.
+  std::int64_t host_moments(DType moments, std::int64_t bytes) const;
+
+ private:
+  /// Blocks of the same letter and precision, which need the same if they keep the same.
+  struct BlockKind {
+    char letter;
+    std::array<const LinearPrecision*, 2> precisions;  //!< of its linear layers
+    std::vector<LinearShape> linears;
+    std::int64_t count = 0;
+  };
+  /// The time between two switches.
+  struct Phase {
+    std::vector<BlockKind> kinds;
+    std::vector<std::size_t> kind_of_block;  //!< index into those
+  };
+
+  Phase make_phase(const Recipe& recipe, double progress) const;
+  MemoryEstimate estimate_in(const Phase& phase, const MemoryCase& c) const;
+
+  const ModelConfig& config_;
+  const MemoryTraits& traits_;
+  std::vector<ParameterSize> parameters_;
+  std::vector<Phase> phases_;
+};
+
+/// The estimate of one case.
 MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, const MemoryCase& c,
                                const MemoryTraits& traits);
 

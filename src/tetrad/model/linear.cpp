@@ -6,7 +6,7 @@
 namespace tetrad {
 
 Linear::Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
-               std::uint32_t id, DType storage, Place place, Keep keep)
+               std::uint32_t id, DType storage, Place place, Keep keep, Form weight_form)
     : backend_(backend),
       scratch_(scratch),
       weight_(weight),
@@ -15,7 +15,8 @@ Linear::Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::strin
       id_(id),
       storage_(storage),
       place_(place),
-      keep_(keep) {}
+      keep_(keep),
+      weight_form_(weight_form) {}
 
 MutableMatrixView Linear::input(const Pass& pass, std::int64_t tokens) {
   const bool keeps = keep_ == Keep::all && !precision(pass).saved_spec();
@@ -60,9 +61,9 @@ GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, Cach
   if (operand == Operand::dgrad_w && call.precision.dgrad_requantizes()) {
     weight_operand(call, Operand::fprop_w, fprop_weight_);
     const MatrixView values = linear_weight_values(call, fprop_weight_.form, storage_, scratch_.operands());
-    return linear_weight(call, operand, values, storage_, cached.form);
+    return linear_weight(call, operand, values, storage_, cached.form, weight_form_);
   }
-  return linear_weight(call, operand, weight, storage_, cached.form);
+  return linear_weight(call, operand, weight, storage_, cached.form, weight_form_);
 }
 
 /// W^T [in, out].

@@ -17,9 +17,11 @@ namespace tetrad {
 
 class Linear {
  public:
-  /// `id` is distinct for each linear layer of a model: random bits depend on it.
+  /// `id` is distinct for each linear layer of a model: random bits depend on it. `weight_form` is how a
+  /// quantized weight waits for its products.
   Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
-         std::uint32_t id, DType storage, Place place = Place::first, Keep keep = Keep::all);
+         std::uint32_t id, DType storage, Place place = Place::first, Keep keep = Keep::all,
+         Form weight_form = Form::operand);
   Linear(const Linear&) = delete;  // what it saved refers to its own memory
   Linear& operator=(const Linear&) = delete;
   ~Linear() = default;
@@ -82,6 +84,7 @@ class Linear {
   DType storage_;
   Place place_;
   Keep keep_;
+  Form weight_form_;
 
   CachedWeight fprop_weight_;
   CachedWeight dgrad_weight_;

@@ -38,6 +38,7 @@ struct AttentionBackward {
   MatrixView dout;
   MutableMatrixView dq, dk, dv;                   //!< written
   const std::int32_t* document_starts = nullptr;  //!< documents.h
+  bool by_parts = false;  //!< fewer heads at a time, where each needs memory; the same bits
 };
 
 /// New tokens at the end of one cached sequence: token i sees cache rows 0 … cached + i.

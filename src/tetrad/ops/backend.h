@@ -39,6 +39,9 @@ struct QuantizeTask {
   QuantizedTensor& out;
 };
 
+/// Copies that may be under way beside operations, each in a lane of its own.
+inline constexpr int kCopyLanes = 3;
+
 /// A line of `tetrad info`.
 struct Property {
   std::string name;
@@ -87,6 +90,13 @@ class Backend {
   virtual void set_to_zero(std::span<std::byte> memory) = 0;
   /// Copies within the backend's memory.
   virtual void copy(std::span<const std::byte> from, std::span<std::byte> to) = 0;
+  /// Copies between memory of the device and of the host while operations that follow run: it begins when
+  /// those before it are done, and after the copies before it in this lane. What follows join_lane() finds it
+  /// done; until then nobody may write to either side, or read what is written.
+  virtual void copy_in_lane(std::size_t /*lane*/, std::span<const std::byte> from, std::span<std::byte> to) {
+    copy(from, to);
+  }
+  virtual void join_lane(std::size_t /*lane*/) {}
   /// Copies from the program's memory; `from` may be reused on return.
   virtual void upload(std::span<const std::byte> from, std::span<std::byte> to) = 0;
   /// The bytes where the program can read them: as they lie, or copied into `copy`. Waits for operations

@@ -153,12 +153,12 @@ bool weight_depends_on_step(const LinearPrecision& precision, Operand operand) {
 }
 
 GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
-                          WeightForm& form) {
+                          WeightForm& form, Form codes) {
   if (const std::optional<QuantSpec> spec = call.spec(operand)) {
     LinearCall of_step = call;
     if (!has_fresh_signs(call.precision, operand)) of_step.key = call.key.of_step();
     form.dense = {};
-    quantize(of_step, weight, nullptr, {operand, spec, Form::operand, &form.codes});
+    quantize(of_step, weight, nullptr, {operand, spec, codes, &form.codes});
   } else {
     form.codes = {};
     if (weight.dtype == storage) form.dense = {};

@@ -80,9 +80,10 @@ struct WeightForm {
 /// is valid until the weight changes, or the operand's spec in another call (by fresh signs), or, if
 /// weight_depends_on_step(), the step. If precision.weight_form_shared(), dgrad takes fprop's operand
 /// transposed and needs no form of its own; if precision.dgrad_requantizes(), `weight` is what
-/// linear_weight_values() returns.
+/// linear_weight_values() returns. Packed codes (`codes`) take less memory, and are expanded for each product
+/// where it reads values.
 GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixView& weight, DType storage,
-                          WeightForm& form);
+                          WeightForm& form, Form codes = Form::operand);
 
 /// The weight as fprop multiplied it, from the form that linear_weight() made for it: decoded to `storage` in
 /// the workspace, until that is used again.

@@ -37,7 +37,8 @@ class OperationMemory {
   virtual void quantize(const QuantSpec& /*spec*/, std::int64_t /*count*/, bool /*statistics*/) {}
   virtual void column_sums(std::int64_t /*rows*/, std::int64_t /*cols*/) {}
   virtual void embedding(std::int64_t /*tokens*/, std::int64_t /*width*/) {}
-  virtual void attention(const AttentionShape& /*shape*/, DType /*dtype*/) {}
+  /// `by_parts`: as AttentionBackward has it.
+  virtual void attention(const AttentionShape& /*shape*/, DType /*dtype*/, bool /*by_parts*/) {}
   virtual void mamba2(const Mamba2Shape& /*shape*/, std::int64_t /*kernel*/, DType /*dtype*/) {}
   virtual void cross_entropy(std::int64_t /*tokens*/, std::int64_t /*vocab*/, DType /*dtype*/) {}
   /// AdamW with moments on the host.

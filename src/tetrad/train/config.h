@@ -67,7 +67,9 @@ struct SeedsConfig {
 
 /// Where things lie that need not be on a device all the time. The results are the same.
 struct MemoryConfig {
-  std::string moments = "auto";  //!< auto | device | host
+  std::string moments = "auto";   //!< of AdamW: auto | device | host
+  std::string weights = "auto";   //!< of linear layers in four bits: auto | values | codes
+  std::string residual = "auto";  //!< inputs of blocks, from forward to backward: auto | device | host
   friend bool operator==(const MemoryConfig&, const MemoryConfig&) = default;
 };
 

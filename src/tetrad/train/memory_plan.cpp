@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <limits>
+#include <ranges>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -28,98 +31,169 @@ constexpr std::int64_t kLeftOnDevice = 1'500'000'000;
 
 double in_gb(double bytes) { return bytes / kGb; }
 
-/// What `auto` may do to blocks, the cheapest for each GB first. On an H200, at 1.1B in BF16, milliseconds
-/// for a GB and a microbatch were 0.8 (products), 2.9 (feed-forward) and 4.4 (attention): docs/benchmarks.md.
-/// Mamba-2 keeps states besides, which take few FLOP to compute again.
-struct Lever {
+/// Milliseconds that a GB less on the device costs in each microbatch, on an H200. Measured at 1.1B in BF16
+/// (docs/benchmarks.md) are those of recomputation. Mamba-2 keeps states besides, which take few FLOP to
+/// compute again: it counts as feed-forward, and comes before.
+constexpr double kProductsCost = 0.8;
+constexpr double kFeedForwardCost = 2.9;
+constexpr double kAttentionCost = 4.4;
+/// Computed: a weight in NVFP4 is read as 0.56 bytes and written as 2 for each of two products, at 4 TB/s,
+/// and 1.44 bytes are saved.
+constexpr double kCodesCost = 0.9;
+
+/// What `auto` may do to blocks.
+struct BlockLever {
   Keep keep;
   std::string_view letters;  //!< of the blocks that it is for
+  double cost;
 };
-constexpr std::array kLevers = {Lever{Keep::products, kBlockLetters}, Lever{Keep::nothing, "M"},
-                                Lever{Keep::nothing, "-"}, Lever{Keep::nothing, "*"}};
+constexpr std::array kBlockLevers = {BlockLever{Keep::products, kBlockLetters, kProductsCost},
+                                     BlockLever{Keep::nothing, "M", kFeedForwardCost},
+                                     BlockLever{Keep::nothing, "-", kFeedForwardCost},
+                                     BlockLever{Keep::nothing, "*", kAttentionCost}};
 
-/// One block keeps less.
+enum class Moments : std::uint8_t { on_device, as_they_fit, on_host };
+
+/// A plan that is being made.
+struct Draft {
+  MemoryLevers levers;
+  std::vector<Keep> blocks;  //!< by index, where blocks are recomputed one by one
+  Moments moments = Moments::on_device;
+};
+
+/// One thing that makes a plan need less on the device.
 struct Step {
-  std::size_t block;
-  Keep keep;
+  double cost;  //!< in the milliseconds above
+  std::function<void(Draft&)> make;
 };
 
 class Planner {
  public:
   Planner(const Config& config, const MemoryTraits& traits, const Room& room)
-      : config_(config), traits_(traits), room_(room), recipe_(config.precision, config.model.blocks()) {}
+      : config_(config),
+        traits_(traits),
+        room_(room),
+        recipe_(config.precision, config.model.blocks()),
+        estimator_(config.model, recipe_, traits) {}
 
   MemoryPlan plan() const {
-    const std::string& recompute = config_.train.recompute;
-    if (recompute != "auto") return with(recompute_from_name(recompute));
     const std::vector<Step> steps = all_steps();
+    const auto after = [&](std::size_t count) {
+      Draft draft = as_told();
+      for (const Step& step : std::span(steps).first(count)) step.make(draft);
+      return draft;
+    };
     // None needs more memory than the one before it.
-    const auto enough = std::ranges::partition_point(steps, [&](const Step& next) {
-      return !with(after({steps.data(), &next})).fits();
-    });
-    return with(after({steps.begin(), enough}));
+    const auto counts = std::views::iota(std::size_t{0}, steps.size());
+    const auto enough =
+        std::ranges::partition_point(counts, [&](std::size_t count) { return !with(after(count)).fits(); });
+    MemoryPlan plan = with(after(static_cast<std::size_t>(enough - counts.begin())));
+    if (traits_.host_bandwidth > 0)
+      plan.transfer_seconds = plan.estimate.moments_on_host / traits_.host_bandwidth;
+    const std::int64_t sequence = config_.train.sequence;
+    plan.recomputed = recomputed_flops_per_token(config_.model, sequence, plan.levers.recompute) /
+                      training_flops_per_token(config_.model, sequence);
+    return plan;
   }
 
  private:
-  /// Every step that saves something, in the order in which they are made.
+  /// What the configuration says, without what it leaves to be chosen.
+  Draft as_told() const {
+    const auto& [moments, weights, residual] = config_.train.memory;
+    Draft draft;
+    draft.levers.weights_as_codes = weights == "codes";
+    draft.levers.residual_on_host = residual == "host";
+    if (moments == "host") draft.moments = Moments::on_host;
+    if (config_.train.recompute == "auto")
+      draft.blocks.assign(config_.model.pattern.size(), Keep::all);
+    else
+      draft.levers.recompute = recompute_from_name(config_.train.recompute);
+    return draft;
+  }
+
+  /// Every step that saves something, in the order in which they are made: by their cost.
   std::vector<Step> all_steps() const {
+    const auto& [moments, weights, residual] = config_.train.memory;
+    std::vector<Step> steps;
+    const auto add = [&](double cost, bool is_auto, std::function<void(Draft&)> make) {
+      if (is_auto && saves(make)) steps.push_back({cost, std::move(make)});
+    };
+    add(0, true, [](Draft& draft) { draft.levers.attention_by_parts = true; });
+    add(0, residual == "auto" && room_.host, [](Draft& draft) { draft.levers.residual_on_host = true; });
+    add(kCodesCost, weights == "auto", [](Draft& draft) { draft.levers.weights_as_codes = true; });
+    add(moments_cost(), moments == "auto" && room_.host,
+        [](Draft& draft) { draft.moments = Moments::as_they_fit; });
+    if (config_.train.recompute == "auto") add_block_steps(steps);
+    std::ranges::stable_sort(steps, {}, &Step::cost);
+    return steps;
+  }
+
+  void add_block_steps(std::vector<Step>& steps) const {
     const std::string& pattern = config_.model.pattern;
     const auto kept = [&](Keep keep) {
-      return with(RecomputePlan(std::vector(pattern.size(), keep)), 0).estimate.kept_by_block;
+      MemoryCase c = memory_case(config_);
+      c.levers.recompute = RecomputePlan(std::vector(pattern.size(), keep));
+      return estimator_.estimate(c).kept_by_block;
     };
-    std::vector<Step> steps;
     std::vector<double> before = kept(Keep::all);
-    for (const Lever& lever : kLevers) {
+    for (const BlockLever& lever : kBlockLevers) {
       const std::vector<double> then = kept(lever.keep);
       for (std::size_t block = 0; block < pattern.size(); ++block) {
         if (lever.letters.find(pattern[block]) == std::string_view::npos || then[block] >= before[block])
           continue;
-        steps.push_back({block, lever.keep});
+        steps.push_back(
+            {lever.cost, [block, keep = lever.keep](Draft& draft) { draft.blocks[block] = keep; }});
         before[block] = then[block];
       }
     }
-    return steps;
   }
 
-  RecomputePlan after(std::span<const Step> steps) const {
-    std::vector<Keep> blocks(config_.model.pattern.size(), Keep::all);
-    for (const Step& step : steps) blocks[step.block] = step.keep;
-    return RecomputePlan(std::move(blocks));
+  /// They go over the bus once in a step of several microbatches.
+  double moments_cost() const {
+    const auto microbatches =
+        static_cast<double>(config_.train.batch) / static_cast<double>(memory_case(config_).batch);
+    return traits_.host_bandwidth > 0 ? 1e3 * kGb / traits_.host_bandwidth / microbatches : 0;
   }
 
-  /// With as many moments on the host as the configuration says or must be.
-  MemoryPlan with(const RecomputePlan& recompute) const {
-    const std::string& moments = config_.train.memory.moments;
-    MemoryPlan resident = with(recompute, 0);
-    if (moments == "device" || (moments == "auto" && resident.fits_device)) return resident;
-    const DType type = moment_storage(config_.optim);
-    const std::int64_t all = host_moments(config_.model, type, moment_bytes(config_.model, type));
-    if (moments == "host") return with(recompute, all);
-    if (!room_.host) return resident;
+  /// Whether a step by itself makes the device need less, and the host has room for what it moves there. (Of
+  /// moments only some may be moved.)
+  bool saves(const std::function<void(Draft&)>& make) const {
+    Draft draft = as_told();
+    const double before = with(draft).estimate.total();
+    make(draft);
+    const bool moves_some = draft.moments == Moments::as_they_fit;
+    if (moves_some) draft.moments = Moments::on_host;
+    const MemoryPlan then = with(draft);
+    return then.estimate.total() < before && (then.fits_host || moves_some);
+  }
+
+  /// With as many moments on the host as the draft says or must be.
+  MemoryPlan with(const Draft& draft) const {
+    MemoryCase c = memory_case(config_);
+    c.levers = draft.levers;
+    if (!draft.blocks.empty()) c.levers.recompute = RecomputePlan(draft.blocks);
+    const std::int64_t all = estimator_.host_moments(c.moments, std::numeric_limits<std::int64_t>::max());
+    const auto moving = [&](std::int64_t bytes) {
+      c.host_moments = estimator_.host_moments(c.moments, bytes);
+      MemoryPlan plan{c.levers, c.host_moments, estimator_.estimate(c)};
+      plan.fits_device = !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
+      plan.fits_host = !room_.host || plan.estimate.host() <= static_cast<double>(*room_.host);
+      return plan;
+    };
+    if (draft.moments == Moments::on_host) return moving(all);
+    MemoryPlan resident = moving(0);
+    if (draft.moments == Moments::on_device || resident.fits_device) return resident;
     // What operations need to stream moments is known only with a plan that does.
     const double missing =
-        with(recompute, all).estimate.total() + static_cast<double>(all) - static_cast<double>(*room_.device);
-    return with(recompute,
-                host_moments(config_.model, type, std::min(all, static_cast<std::int64_t>(missing) + 1)));
-  }
-
-  MemoryPlan with(const RecomputePlan& recompute, std::int64_t host) const {
-    MemoryCase c = memory_case(config_);
-    c.recompute = recompute;
-    c.host_moments = host;
-    MemoryPlan plan{recompute, host, estimate_memory(config_.model, recipe_, c, traits_)};
-    plan.fits_device = !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
-    plan.fits_host = host == 0 || !room_.host || host <= *room_.host;
-    if (traits_.host_bandwidth > 0) plan.transfer_seconds = plan.estimate.host / traits_.host_bandwidth;
-    plan.recomputed = recomputed_flops_per_token(config_.model, c.sequence, recompute) /
-                      training_flops_per_token(config_.model, c.sequence);
-    return plan;
+        moving(all).estimate.total() + static_cast<double>(all) - static_cast<double>(*room_.device);
+    return moving(std::min(all, static_cast<std::int64_t>(missing) + 1));
   }
 
   const Config& config_;
   const MemoryTraits& traits_;
   const Room& room_;
   Recipe recipe_;
+  MemoryEstimator estimator_;
 };
 
 }  // namespace
@@ -154,11 +228,11 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
   std::string text = fmt::format("this run needs about {:.1f} GB of memory", in_gb(plan.estimate.total()));
   if (room.device) text += fmt::format(", and {:.1f} GB are free", in_gb(static_cast<double>(*room.device)));
   if (!plan.fits_host)
-    text += fmt::format("; {:.1f} GB of AdamW's moments would be on the host, which has {:.1f} GB for them",
-                        in_gb(plan.estimate.host), in_gb(static_cast<double>(*room.host)));
+    text += fmt::format("; {:.1f} GB would be on the host, which has {:.1f} GB for them",
+                        in_gb(plan.estimate.host()), in_gb(static_cast<double>(*room.host)));
   // The nearest plan: everything that the program may choose, left to it.
   Config free = config;
-  free.train.memory.moments = "auto";
+  free.train.memory = {};
   free.train.recompute = "auto";
   const MemoryPlan nearest = plan_memory(free, traits, room);
   if (nearest.fits())
@@ -176,17 +250,22 @@ std::optional<std::string> shortage(const Config& config, const Backend& backend
 }
 
 std::string describe(const MemoryPlan& plan, const ModelConfig& model, std::optional<double> step_seconds) {
+  const MemoryEstimate& estimate = plan.estimate;
   std::string text = "moments on the device";
   if (plan.host_moments > 0)
     text = fmt::format(
         "moments {:.0f} % on the device, {:.1f} GB pinned on the host: {:.1f} GB each way per step",
-        100 * plan.estimate.optimizer / (plan.estimate.optimizer + plan.estimate.host),
-        in_gb(plan.estimate.host), in_gb(plan.estimate.host));
+        100 * estimate.optimizer / (estimate.optimizer + estimate.moments_on_host),
+        in_gb(estimate.moments_on_host), in_gb(estimate.moments_on_host));
   if (plan.transfer_seconds > 0) {
     text += fmt::format(", {:.2g} s", plan.transfer_seconds);
     if (step_seconds) text += fmt::format(" = {:.3g} % of it", 100 * plan.transfer_seconds / *step_seconds);
   }
-  text += fmt::format("; recompute {}", plan.recompute.describe(model.pattern));
+  if (estimate.residual_on_host > 0)
+    text += fmt::format("; residual stream on the host, {:.1f} GB pinned", in_gb(estimate.residual_on_host));
+  if (plan.levers.weights_as_codes) text += "; weights as codes";
+  if (plan.levers.attention_by_parts) text += "; attention by parts of heads";
+  text += fmt::format("; recompute {}", plan.levers.recompute.describe(model.pattern));
   if (plan.recomputed > 0) text += fmt::format(": {:.2g} % more FLOP", 100 * plan.recomputed);
   return text;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How a run fits into the memory there is: what lies on the host instead of on the device, and what is
-// computed again instead of being kept. Every plan gives the same bits, so that the machine may decide, and a
-// run may go on with another.
+// How a run fits into the memory there is: what lies on the host instead of on the device, what is kept in
+// fewer bytes, and what is computed again instead of being kept. Every plan gives the same bits, so that the
+// machine may decide, and a run may go on with another.
 
 #include <cstdint>
 #include <optional>
@@ -25,7 +25,7 @@ struct Room {
 Room room_for(const RunConfig& config, const Backend* backend);
 
 struct MemoryPlan {
-  RecomputePlan recompute;
+  MemoryLevers levers;
   std::int64_t host_moments = 0;  //!< bytes of AdamW's moments on the host
   MemoryEstimate estimate;
   bool fits_device = true;  //!< also where nobody knows
@@ -34,10 +34,14 @@ struct MemoryPlan {
   double recomputed = 0;        //!< FLOP that are computed twice, as a part of all
 
   bool fits() const { return fits_device && fits_host; }
+  /// Whether everything stays on the device as the kernels like it best; of recomputation nothing is said.
+  bool is_plain() const {
+    return estimate.host() == 0 && !levers.weights_as_codes && !levers.attention_by_parts;
+  }
 };
 
-/// The cheapest plan that the configuration allows and that fits: as many moments on the host as must be,
-/// then recomputation, block by block. Where none fits, the one that needs least.
+/// The cheapest plan that the configuration allows and that fits: steps in the order of their cost for each
+/// GB, as few as it takes. Where none fits, the one that needs least.
 MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room);
 /// For a run on this backend, in what is free there.
 MemoryPlan plan_memory(const Config& config, const Backend& backend);
@@ -46,8 +50,8 @@ MemoryPlan plan_memory(const Config& config, const Backend& backend);
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room);
 std::optional<std::string> shortage(const Config& config, const Backend& backend);
 
-/// One line: where the moments are, what is recomputed, and what both cost in each step, as a part of it
-/// where it is known how long one takes.
+/// One line: where things are, what is recomputed, and what that costs in each step, as a part of it where it
+/// is known how long one takes.
 std::string describe(const MemoryPlan& plan, const ModelConfig& model,
                      std::optional<double> step_seconds = std::nullopt);
 

@@ -151,8 +151,8 @@ std::vector<std::string> data_warnings(const Dataset& dataset) {
 CheckpointSpace checkpoint_space(const Config& config) {
   constexpr std::int64_t kWeight = 4;  // F32
   CheckpointSpace space;
-  space.each =
-      kWeight * parameter_count(config.model) + moment_bytes(config.model, moment_storage(config.optim));
+  space.each = kWeight * parameter_count(config.model) +
+               moment_bytes(parameter_sizes(config.model), moment_storage(config.optim));
   space.most = space.each * most_checkpoints(config.train);
   std::error_code error;
   fs::path folder = fs::absolute(config.run.out.empty() ? "." : config.run.out, error);

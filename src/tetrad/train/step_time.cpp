@@ -40,7 +40,7 @@ std::optional<double> measure_step_seconds(const Config& config, Backend& backen
   if (on_cpu && static_cast<double>(batch) * flop > kMostFlop) return std::nullopt;
 
   const MemoryPlan plan = plan_memory(config, backend);
-  Decoder decoder(backend, config.model, batch, train.sequence, whole.storage, plan.recompute);
+  Decoder decoder(backend, config.model, batch, train.sequence, whole.storage, plan.levers);
   AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim, plan.host_moments);
   decoder.initialize(train.init_seed());
   const Recipe recipe(config.precision, config.model.blocks());

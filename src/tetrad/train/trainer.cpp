@@ -60,7 +60,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       dataset_(std::move(dataset)),
       plan_(plan_memory(config, backend)),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
-               plan_.recompute),
+               plan_.levers),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
                  config.train.rounding_seed()),
       saver_(folder_, config.train, log),
@@ -71,7 +71,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       losses_(inputs_.size()) {
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
-  if (plan_.host_moments > 0 || config.train.recompute == "auto")
+  if (!plan_.is_plain() || config.train.recompute == "auto")
     log_.say("memory: {}", describe(plan_, config.model));
   state_.tokenizer_hash = dataset_.tokenizer_hash();
   state_.build = std::move(build);

@@ -8,6 +8,7 @@
 
 #include "tetrad/backend/cuda/attention/attention.h"
 #include "tetrad/backend/cuda/attention/cudnn_attention.h"
+#include "tetrad/backend/cuda/common/copy_lanes.h"
 #include "tetrad/backend/cuda/common/current_device.h"
 #include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/backend/cuda/common/error.h"
@@ -97,6 +98,16 @@ class CudaBackend final : public Backend {
     TETRAD_CHECK(from.size() <= to.size(), "copy: {} bytes into {}", from.size(), to.size());
     if (from.empty()) return;
     cuda::check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, entered()->stream()));
+  }
+
+  void copy_in_lane(std::size_t lane, std::span<const std::byte> from, std::span<std::byte> to) override {
+    TETRAD_CHECK(from.size() <= to.size(), "copy: {} bytes into {}", from.size(), to.size());
+    const Entered device = entered();
+    if (!from.empty()) device->kept<cuda::CopyLanes>().copy(device, lane, from, to);
+  }
+  void join_lane(std::size_t lane) override {
+    const Entered device = entered();
+    device->kept<cuda::CopyLanes>().join(device, lane);
   }
 
   void upload(std::span<const std::byte> from, std::span<std::byte> to) override {

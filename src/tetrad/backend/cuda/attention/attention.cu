@@ -46,7 +46,7 @@ void attention(Device& device, const AttentionBackward& op) {
       fits_tensor_cores(op.shape, op.q, op.k, op.v, op.out, op.dout, op.dq, op.dk, op.dv);
   const bool repeats = device.attention_engine != AttentionEngine::unrepeatable_library;
   if (tensor_cores && wants_cudnn(device, op, keeps_scores(op.shape)) &&
-      attention_by_cudnn(device, op, {.deterministic = repeats}))
+      attention_by_cudnn(device, op, {.deterministic = repeats, .by_parts = op.by_parts}))
     return;
   if (tensor_cores)
     attention_on_tensor_cores(device, op);

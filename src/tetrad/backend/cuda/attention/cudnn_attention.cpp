@@ -57,24 +57,15 @@ AttentionGraphShape graph_shape(const AttentionBackward& op, const CudnnAttentio
   return shape;
 }
 
-std::int64_t smallest_divisor(std::int64_t of, std::int64_t at_least) {
-  std::int64_t divisor = std::min(of, at_least);
-  while (of % divisor != 0) ++divisor;
-  return divisor;
-}
-
-/// A part of a problem that takes `bytes` of workspace as a whole: some of its sequences or, where one takes
-/// too much, some heads of one, which then still lie side by side.
-AttentionGraphShape part_of(AttentionGraphShape shape, std::size_t bytes, std::size_t limit) {
-  const auto parts = static_cast<std::int64_t>((bytes + limit - 1) / limit);
-  if (parts <= 1) return shape;
-  if (parts > shape.batch) {
-    const std::int64_t group = shape.heads / shape.kv_heads;
-    const std::int64_t per_sequence = (parts + shape.batch - 1) / shape.batch;
-    shape.kv_heads /= smallest_divisor(shape.kv_heads, per_sequence);
-    shape.heads = shape.kv_heads * group;
-  }
-  shape.batch /= smallest_divisor(shape.batch, parts);
+/// A part of a problem that takes `bytes` of workspace as a whole. Heads of one sequence still lie side by
+/// side.
+AttentionGraphShape part_of(AttentionGraphShape shape, std::size_t bytes, std::int64_t limit) {
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  const AttentionPart part =
+      attention_part(shape.batch, shape.kv_heads, static_cast<std::int64_t>(bytes), limit);
+  shape.batch = part.batch;
+  shape.kv_heads = part.kv_heads;
+  shape.heads = part.kv_heads * group;
   return shape;
 }
 
@@ -102,24 +93,37 @@ class Library {
     return handle_.get();
   }
 
-  const Recipe& recipe(MakeGraph make_graph, const AttentionGraphShape& shape, std::size_t workspace_limit) {
+  const Recipe& recipe(MakeGraph make_graph, const AttentionGraphShape& shape, bool by_parts) {
     const auto [found, is_new] =
-        recipes_.try_emplace({make_graph == attention_backward_graph, shape, workspace_limit});
-    if (is_new) prepare(make_graph, shape, workspace_limit, found->second);
+        recipes_.try_emplace({make_graph == attention_backward_graph, shape, by_parts});
+    if (is_new) prepare(make_graph, shape, by_parts, found->second);
     return found->second;
   }
 
  private:
-  void prepare(MakeGraph make_graph, const AttentionGraphShape& shape, std::size_t workspace_limit,
-               Recipe& recipe) {
+  void prepare(MakeGraph make_graph, const AttentionGraphShape& shape, bool by_parts, Recipe& recipe) {
     try {
       recipe.part = shape;
       CudnnPlan plan = make_graph(shape).plan(handle(), shape.deterministic);
-      recipe.part = part_of(shape, plan.workspace_bytes(), workspace_limit);
+      const std::size_t whole = plan.workspace_bytes();
+      recipe.part = part_of(shape, whole, kAttentionWorkspace);
       if (recipe.part != shape) plan = make_graph(recipe.part).plan(handle(), shape.deterministic);
       recipe.plan = std::move(plan);
+      if (by_parts) cut_further(make_graph, part_of(shape, whole, kAttentionWorkspaceByParts), recipe);
     } catch (const Error& error) {
       recipe.refusal = error.what();
+    }
+  }
+
+  /// Heads know nothing of each other, so that the number of them in a part changes no bit, unless cuDNN
+  /// takes another kernel for another number: only the very kernel that the usual part gets will do. Where
+  /// there is none, the part stays as it is.
+  void cut_further(MakeGraph make_graph, const AttentionGraphShape& part, Recipe& recipe) {
+    if (part == recipe.part) return;
+    try {
+      recipe.plan = make_graph(part).plan(handle(), part.deterministic, &*recipe.plan);
+      recipe.part = part;
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): more memory, the same results
     }
   }
 
@@ -129,18 +133,16 @@ class Library {
 
   cudaStream_t stream_;
   std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, Destroy> handle_;
-  std::map<std::tuple<bool, AttentionGraphShape, std::size_t>, Recipe> recipes_;
+  std::map<std::tuple<bool, AttentionGraphShape, bool>, Recipe> recipes_;
 };
 
 const Recipe& recipe_of(const Device& device, const AttentionForward& op,
                         const CudnnAttentionOptions& options) {
-  return device.kept<Library>().recipe(attention_forward_graph, graph_shape(op, options),
-                                       options.workspace_limit);
+  return device.kept<Library>().recipe(attention_forward_graph, graph_shape(op, options), options.by_parts);
 }
 const Recipe& recipe_of(const Device& device, const AttentionBackward& op,
                         const CudnnAttentionOptions& options) {
-  return device.kept<Library>().recipe(attention_backward_graph, graph_shape(op, options),
-                                       options.workspace_limit);
+  return device.kept<Library>().recipe(attention_backward_graph, graph_shape(op, options), options.by_parts);
 }
 
 /// Scratch memory cut into pieces. One call of Device::scratch() serves them all.

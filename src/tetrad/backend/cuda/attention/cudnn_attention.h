@@ -16,9 +16,10 @@ struct CudnnAttentionOptions {
   /// False: gradients may differ from run to run. Only to measure what determinism costs.
   bool deterministic = true;
   /// Deterministic gradients take memory that grows with the square of the sequence: what would take more
-  /// than this is cut into parts, done one after another, each of which fills the device less well: a limit
-  /// of 1.25 GiB costs a tenth of the backward pass at 32k tokens with heads of 128.
-  std::size_t workspace_limit = static_cast<std::size_t>(kAttentionWorkspace);
+  /// than kAttentionWorkspace, or kAttentionWorkspaceByParts, is cut into parts, done one after another, each
+  /// of which fills the device less well: a limit of 1.25 GiB costs a tenth of the backward pass at 32k
+  /// tokens with heads of 128.
+  bool by_parts = false;
 };
 
 #ifdef TETRAD_CUDNN

@@ -51,6 +51,37 @@ struct Engine {
   }
 };
 
+/// How a configuration sets what its engine leaves open: kinds and values.
+using Knobs = std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>>;
+
+Knobs knobs_of(const CudnnDescriptor& configuration) {
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
+  std::vector<CudnnDescriptor> choices;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < count; ++i)
+    raw.push_back(choices.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR).get());
+  check(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data()));
+  Knobs knobs(raw.size());
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    auto& [kind, value] = knobs[i];
+    std::int64_t one = 0;
+    check(cudnnBackendGetAttribute(raw[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one,
+                                   &kind));
+    check(cudnnBackendGetAttribute(raw[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one,
+                                   &value));
+  }
+  std::ranges::sort(knobs);
+  return knobs;
+}
+
+/// Whether both give the same kernel.
+bool are_alike(const CudnnDescriptor& one, const CudnnDescriptor& other) {
+  return Engine(one).number == Engine(other).number && knobs_of(one) == knobs_of(other);
+}
+
 /// cuDNN's configurations for a graph, those that it holds for fastest first.
 std::vector<CudnnDescriptor> configurations(const CudnnDescriptor& graph) {
   CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -221,7 +252,7 @@ void CudnnGraph::reshape(const Tensor& in, const Tensor& out) {
   add(std::move(operation));
 }
 
-CudnnPlan CudnnGraph::plan(cudnnHandle_t handle, bool deterministic) {
+CudnnPlan CudnnGraph::plan(cudnnHandle_t handle, bool deterministic, const CudnnPlan* like) {
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const cudnnBackendDescriptor_t>(operations_));
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
@@ -233,6 +264,10 @@ CudnnPlan CudnnGraph::plan(cudnnHandle_t handle, bool deterministic) {
     const Engine engine(configuration);
     if (deterministic && engine.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
       refusals += fmt::format("; {} is not deterministic", engine.name());
+      continue;
+    }
+    if (like != nullptr && !are_alike(configuration, like->configuration())) {
+      refusals += fmt::format("; {} is another kernel", engine.name());
       continue;
     }
     CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);

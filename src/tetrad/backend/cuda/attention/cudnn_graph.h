@@ -68,6 +68,8 @@ struct CudnnBinding {
 class CudnnPlan {
  public:
   std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// The engine and its knobs.
+  const CudnnDescriptor& configuration() const { return parts_[parts_.size() - 2]; }
 
   /// On the handle's stream; `workspace` has workspace_bytes().
   void execute(cudnnHandle_t handle, std::span<const CudnnBinding> bindings, void* workspace) const;
@@ -79,7 +81,7 @@ class CudnnPlan {
     float value;
   };
 
-  std::vector<CudnnDescriptor> parts_;  //!< what the plan was made of, last the plan itself
+  std::vector<CudnnDescriptor> parts_;  //!< what the plan was made of, last the configuration and the plan
   std::vector<Constant> constants_;
   std::size_t workspace_bytes_ = 0;
 };
@@ -117,8 +119,9 @@ class CudnnGraph {
   void reshape(const Tensor& in, const Tensor& out);
 
   /// The first plan in cuDNN's own order that it can build; a deterministic one has no engine that cuDNN
-  /// calls nondeterministic. Throws Error where there is none. The graph is used up.
-  CudnnPlan plan(cudnnHandle_t handle, bool deterministic);
+  /// calls nondeterministic, and one like another has its engine and knobs. Throws Error where there is none.
+  /// The graph is used up.
+  CudnnPlan plan(cudnnHandle_t handle, bool deterministic, const CudnnPlan* like = nullptr);
 
  private:
   Tensor tensor(CudnnDescriptor descriptor, std::int64_t id, const Extents& dims, const Extents& strides,

@@ -117,11 +117,13 @@ Buffer Device::allocate(std::size_t bytes) const {
   const cudaError_t result = cudaMalloc(&memory, bytes);
   if (result == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // reported here: the next launch shall not find it again
-    throw Error(fmt::format("the GPU has no room for {:.2f} GB more ({:.2f} of {:.2f} GB are free); use a "
-                            "smaller train.microbatch, train.recompute: ffn or full, or a smaller model",
-                            static_cast<double>(bytes) / 1e9, static_cast<double>(free_memory()) / 1e9,
-                            static_cast<double>(properties_.totalGlobalMem) / 1e9),
-                ExitCode::failure);
+    throw Error(
+        fmt::format(
+            "the GPU has no room for {:.2f} GB more ({:.2f} of {:.2f} GB are free); use a "
+            "smaller train.microbatch, train.memory: auto and train.recompute: auto, or a smaller model",
+            static_cast<double>(bytes) / 1e9, static_cast<double>(free_memory()) / 1e9,
+            static_cast<double>(properties_.totalGlobalMem) / 1e9),
+        ExitCode::failure);
   }
   check(result);
   ledger_->add(static_cast<std::byte*>(memory), bytes);

@@ -2,7 +2,6 @@
 #include "tetrad/backend/cuda/common/memory.h"
 
 #include <array>
-#include <cmath>
 #include <numeric>
 
 #include "tetrad/core/checked.h"
@@ -18,6 +17,13 @@ constexpr double kF32Bytes = 4;
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 double bytes_of(DType dtype) { return bits_of(dtype) / 8.0; }
 double elements(const OperandShape& operand) { return as_double(operand.rows) * as_double(operand.depth); }
+
+/// Or `of` itself, where that is less.
+std::int64_t smallest_divisor(std::int64_t of, std::int64_t at_least) {
+  std::int64_t divisor = std::min(of, at_least);
+  while (of % divisor != 0) ++divisor;
+  return divisor;
+}
 
 bool is_fp8(const OperandShape& operand) { return operand.spec && operand.spec->format == Format::fp8; }
 
@@ -39,7 +45,7 @@ class CudaOperationMemory final : public OperationMemory {
   void quantize(const QuantSpec& spec, std::int64_t count, bool statistics) override;
   void column_sums(std::int64_t rows, std::int64_t cols) override;
   void embedding(std::int64_t tokens, std::int64_t width) override;
-  void attention(const AttentionShape& shape, DType dtype) override;
+  void attention(const AttentionShape& shape, DType dtype, bool by_parts) override;
   void mamba2(const Mamba2Shape& shape, std::int64_t kernel, DType dtype) override;
   void cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype) override;
   void moments_on_host() override {
@@ -117,15 +123,17 @@ void CudaOperationMemory::embedding(std::int64_t tokens, std::int64_t width) {
   need(tables, kSortBytesPerToken * as_double(tokens));
 }
 
-void CudaOperationMemory::attention(const AttentionShape& shape, DType dtype) {
+void CudaOperationMemory::attention(const AttentionShape& shape, DType dtype, bool by_parts) {
   const double rows = as_double(shape.batch * shape.sequence * shape.heads);
   need(attention_rows, kF32Bytes * rows);
   // cuDNN's gradients have a matrix [sequence, sequence] for every head, of as many sequences as the limit
   // lets through.
   if (dtype != DType::bf16 || !keeps_scores(shape)) return;
   const double whole = kBf16Bytes * rows * as_double(shape.sequence);
-  const double parts = std::ceil(whole / as_double(kAttentionWorkspace));
-  need(attention_rows, whole / parts + kF32Bytes * rows / parts);
+  const AttentionPart part = attention_part(shape.batch, shape.kv_heads, static_cast<std::int64_t>(whole),
+                                            by_parts ? kAttentionWorkspaceByParts : kAttentionWorkspace);
+  const double share = as_double(part.batch * part.kv_heads) / as_double(shape.batch * shape.kv_heads);
+  need(attention_rows, share * (whole + kF32Bytes * rows));
 }
 
 void CudaOperationMemory::mamba2(const Mamba2Shape& shape, std::int64_t kernel, DType dtype) {
@@ -162,6 +170,14 @@ bool fits_fp8_units(const BlockShape& block, std::int64_t rows, std::int64_t dep
   const bool rows_of_128 = block == BlockShape{1, fp8::kBlock} && !transposed;
   const bool squares = block == BlockShape{fp8::kBlock, fp8::kBlock};
   return (rows_of_128 || squares) && rows % kUnit == 0 && depth % kUnit == 0;
+}
+
+AttentionPart attention_part(std::int64_t batch, std::int64_t kv_heads, std::int64_t bytes,
+                             std::int64_t limit) {
+  const std::int64_t parts = ceil_div(bytes, limit);
+  if (parts <= 1) return {batch, kv_heads};
+  if (parts > batch) kv_heads /= smallest_divisor(kv_heads, ceil_div(parts, batch));
+  return {batch / smallest_divisor(batch, parts), kv_heads};
 }
 
 Fp8ScaleLines fp8_scale_lines(const BlockShape& block, std::int64_t rows, std::int64_t depth) {

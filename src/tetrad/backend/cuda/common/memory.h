@@ -14,8 +14,9 @@ namespace cuda {
 
 /// Bytes of the workspace that every product may use.
 inline constexpr std::int64_t kProductWorkspace = std::int64_t{64} << 20;
-/// Bytes, at most, where cuDNN computes attention.
+/// Bytes, at most, where cuDNN computes attention, and where it is to do so by parts.
 inline constexpr std::int64_t kAttentionWorkspace = std::int64_t{9} << 29;
+inline constexpr std::int64_t kAttentionWorkspaceByParts = kAttentionWorkspace / 4;
 
 /// Elements of each moment that are brought from the host at one time, and how many such pieces are on the
 /// device at once.
@@ -57,6 +58,15 @@ constexpr bool keeps_scores(const AttentionShape& shape) {
   constexpr std::int64_t kRowsOfTile = 128;
   return shape.head_dim == 128 && shape.sequence % kRowsOfTile == 0;
 }
+
+/// Gradients of attention that are computed at a time: so many sequences or, where one takes too much memory,
+/// so many heads of keys of one, with all queries that read them.
+struct AttentionPart {
+  std::int64_t batch, kv_heads;
+};
+/// If all of them take `bytes` and no more than `limit` are to be taken.
+AttentionPart attention_part(std::int64_t batch, std::int64_t kv_heads, std::int64_t bytes,
+                             std::int64_t limit);
 
 /// Whether the scan has tensor core kernels for heads and states of these sizes.
 constexpr bool has_tensor_core_scan(const Mamba2Shape& shape) {

@@ -15,6 +15,11 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kElements = 16;
+constexpr int kRowElements = 8;  // of a thread, where rows are expanded
+
+bool is_aligned(const void* pointer, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
 
 int shift_of(std::int64_t extent) {
   int shift = 0;
@@ -67,8 +72,20 @@ void launch_decode(Device& device, const DecodeProblem& p, T* out, std::int64_t 
   launch(device, blocks, kThreads, 0, decode_kernel<Codec, T>, p, out, row_stride, col_stride);
 }
 
+/// NVFP4, row-major: a thread has eight columns of a row, four bytes, and writes 16 bytes beside those of its
+/// neighbours: weights that are kept as codes take this way to every product, and it is as fast as memory.
+__global__ void __launch_bounds__(kThreads) expand_rows_kernel(DecodeProblem p, Bf16* out) {
+  const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (index >= p.rows * p.cols / kRowElements) return;
+  // Blocks of 16 lie one after another, also from row to row.
+  const std::uint8_t scale = static_cast<const std::uint8_t*>(p.scales)[index / (kElements / kRowElements)];
+  const ExpandedRow values =
+      expand_row(reinterpret_cast<const std::uint32_t*>(p.codes)[index], twice(E4m3::decode(scale)));
+  reinterpret_cast<uint4*>(out)[index] = {values.pairs[0], values.pairs[1], values.pairs[2], values.pairs[3]};
+}
+
 /// NVFP4, column-major: a thread has 16 columns of four rows, bytes [8][4], and writes [16][4] values.
-__global__ void __launch_bounds__(kThreads) expand_kernel(DecodeProblem p, Bf16* out) {
+__global__ void __launch_bounds__(kThreads) expand_columns_kernel(DecodeProblem p, Bf16* out) {
   const auto per_line = static_cast<std::uint32_t>(p.rows / 4);
   const std::uint32_t count = per_line * static_cast<std::uint32_t>(p.cols / kElements);
   const std::uint32_t index = blockIdx.x * kThreads + threadIdx.x;
@@ -109,12 +126,17 @@ void decode_operand(Device& device, const QuantizedTensor& tensor, Bf16* out) {
   DecodeProblem problem = make_problem(tensor);
   if (tensor.spec.block.is_whole()) problem.scales = device.one();  // the tensor's is in alpha
   const bool row_major = tensor.order == CodeOrder::row_major;
+  const bool is_nvfp4 = tensor.spec.format == Format::nvfp4;
+  const auto expand = [&](auto* kernel, std::int64_t threads) {
+    launch(device, ceil_div(threads, std::int64_t{kThreads}), kThreads, 0, kernel, problem, out);
+  };
+  if (is_nvfp4 && row_major && is_aligned(problem.codes, sizeof(std::uint32_t)) &&
+      is_aligned(out, sizeof(uint4)))
+    return expand(expand_rows_kernel, problem.rows * problem.cols / kRowElements);
   const std::int64_t threads = problem.rows / 4 * (problem.cols / kElements);
-  const bool vectors = problem.rows % 4 == 0 && reinterpret_cast<std::uintptr_t>(out) % sizeof(uint2) == 0;
-  if (tensor.spec.format == Format::nvfp4 && !row_major && vectors && threads < std::int64_t{1} << 31) {
-    launch(device, ceil_div(threads, std::int64_t{kThreads}), kThreads, 0, expand_kernel, problem, out);
-    return;
-  }
+  if (is_nvfp4 && !row_major && problem.rows % 4 == 0 && is_aligned(out, sizeof(uint2)) &&
+      threads < std::int64_t{1} << 31)
+    return expand(expand_columns_kernel, threads);
   with_codec(tensor.spec.format, 0.0f, tensor.spec.scaling, [&]<typename Codec>(const Codec&) {
     launch_decode<Codec>(device, problem, out, row_major ? tensor.cols : 1, row_major ? 1 : tensor.rows);
   });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Decoding 16 neighbours of a row, or 16 columns of four rows: functions of (problem, item) that know nothing
-// of threads.
+// Decoding 16 neighbours of a row, 8 of them, or 16 columns of four rows: functions of (problem, item) that
+// know nothing of threads.
 
 #include <cstdint>
 #include <limits>
@@ -61,6 +61,25 @@ TETRAD_HD inline void decode_group(const DecodeProblem& p, std::int64_t row, std
       out[b] = Codec::Element::decode(byte) * scale * factor;
     }
   }
+}
+
+/// Four bytes of a row-major NVFP4 tensor, those of eight columns of one row: code x scale, as pairs of
+/// columns. `scale` is the block's, twice.
+struct ExpandedRow {
+  std::uint32_t pairs[4];
+};
+TETRAD_HD inline ExpandedRow expand_row(std::uint32_t codes, std::uint32_t scale) {
+  ExpandedRow result;
+  TETRAD_UNROLL_ON_DEVICE
+  for (int half = 0; half < 2; ++half) {
+    const std::uint32_t four = codes >> (16 * half) & 0xFFFFu;
+    const DecodedBytes values = decode_four(four & 0x7777u);
+    const std::uint32_t signs_01 = (four & 0x8u) << 12 | (four & 0x80u) << 24;
+    const std::uint32_t signs_23 = (four & 0x800u) << 4 | (four & 0x8000u) << 16;
+    result.pairs[2 * half] = mul_pairs(pair_01(values), scale) | signs_01;
+    result.pairs[2 * half + 1] = mul_pairs(pair_23(values), scale) | signs_23;
+  }
+  return result;
 }
 
 /// Four bytes of a column-major NVFP4 tensor, those of four rows: code x scale of the even and of the odd
