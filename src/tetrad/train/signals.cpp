@@ -14,7 +14,7 @@
 namespace tetrad {
 namespace {
 
-constexpr std::array kStops = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
+constexpr std::array kStops = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR2};
 constexpr std::array kIgnored = {SIGPIPE, SIGXFSZ};
 
 // Lock-free and of static storage: all that a signal handler may touch.

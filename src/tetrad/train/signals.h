@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// SIGINT, SIGTERM, SIGHUP and SIGXCPU ask the work to stop and save what there is; they are answered at once,
-// and a second one ends the process. SIGUSR1 asks a run for a checkpoint. SIGPIPE and SIGXFSZ are ignored, so
+// SIGINT, SIGTERM, SIGHUP, SIGXCPU and SIGUSR2 (which mpirun passes on to all ranks and does not act upon)
+// ask the work to stop and save what there is; they are answered at once, and a second one ends the process.
+// SIGUSR1 asks a run for a checkpoint. SIGPIPE and SIGXFSZ are ignored, so
 // that a reader that went away and a file that may not grow are errors of a write.
 
 namespace tetrad {
