@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The gradients of all ranks become their sum. Transports move parts of them, which are added in the order of
+// ranks' tree: the sum is that of one rank with everybody's groups (ops/ordered_sum.h).
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "tetrad/model/parameter.h"
+#include "tetrad/ops/backend.h"
+#include "tetrad/ops/communicator.h"
+
+namespace tetrad {
+
+class GradientReduction {
+ public:
+  GradientReduction(Backend& backend, Communicator& ranks,
+                    const std::vector<std::unique_ptr<Parameter>>& parameters);
+
+  /// Every rank's gradients become the sum of all. All ranks call it.
+  void reduce();
+
+ private:
+  /// Parameters that travel together, so that small ones do not travel alone.
+  struct Bucket {
+    std::size_t first = 0, last = 0;  //!< indices of parameters, the last one excluded
+    std::size_t bytes = 0;            //!< that this rank receives
+  };
+  struct Part {
+    std::size_t begin = 0, end = 0;  //!< elements
+    std::size_t bytes() const { return (end - begin) * sizeof(float); }
+  };
+
+  /// The elements of a parameter that a rank adds up.
+  Part part_of(const Parameter& parameter, int rank) const;
+  std::vector<Exchange> exchanges(const Bucket& bucket, Buffer& received) const;
+  void add(const Bucket& bucket, Buffer& received);
+  std::vector<Gather> gathers(const Bucket& bucket) const;
+
+  Backend& backend_;
+  Communicator& ranks_;
+  const std::vector<std::unique_ptr<Parameter>>& parameters_;
+  std::vector<Bucket> buckets_;
+  Buffer received_[2];  //!< while one bucket is added up, the next is on its way
+};
+
+}  // namespace tetrad
