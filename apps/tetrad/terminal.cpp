@@ -14,10 +14,12 @@ namespace {
 class Terminal final : public Display {
  public:
   void say(const std::string& line) override {
+    if (is_silent_) return;
     write_to_stderr(fmt::format("{}{}\n", std::exchange(in_progress_line_, false) ? "\n" : "", line));
   }
 
   void progress(const std::string& line) override {
+    if (is_silent_) return;
     if (isatty(STDERR_FILENO) == 0) {
       write_to_stderr(line + "\n");
       return;
@@ -26,16 +28,23 @@ class Terminal final : public Display {
     in_progress_line_ = true;
   }
 
+  void silence() { is_silent_ = true; }
+
  private:
   bool in_progress_line_ = false;
+  bool is_silent_ = false;
 };
 
-}  // namespace
-
-Display& terminal() {
+Terminal& the_terminal() {
   static Terminal terminal;
   return terminal;
 }
+
+}  // namespace
+
+Display& terminal() { return the_terminal(); }
+
+void silence_terminal() { the_terminal().silence(); }
 
 void write_to_stderr(std::string_view text) {
   while (!text.empty()) {

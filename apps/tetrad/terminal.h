@@ -12,6 +12,9 @@ namespace tetrad::app {
 /// happens.
 Display& terminal();
 
+/// From now on terminal() says nothing: another rank of the run says it.
+void silence_terminal();
+
 /// Text as it is, on stderr, the same way.
 void write_to_stderr(std::string_view text);
 

@@ -16,11 +16,12 @@ namespace tetrad {
 Metrics::Metrics(const std::filesystem::path& folder, std::int64_t last_step, MetricsPage* page,
                  std::function<void(const std::string&)> warn)
     : warn_(std::move(warn)),
-      log_(folder / "metrics.jsonl", last_step),
-      events_(folder, last_step + 1),
+      files_(new Files{MetricsLog(folder / "metrics.jsonl", last_step),
+                       TensorBoardWriter(folder, last_step + 1)}),
       page_(page) {}
 
 void Metrics::append(nlohmann::json line) {
+  if (!files_) return;
   line["time"] = utc_time(std::time(nullptr));
   constexpr std::size_t kMostWaiting = 500'000;  // some 150 MB
   waiting_.push_back({line.at("step").get<std::int64_t>(), line.dump()});
@@ -35,11 +36,12 @@ void Metrics::append(nlohmann::json line) {
 }
 
 void Metrics::write_waiting() {
-  for (; !waiting_.empty(); waiting_.pop_front()) log_.append(waiting_.front().text);
+  for (; !waiting_.empty(); waiting_.pop_front()) files_->log.append(waiting_.front().text);
 }
 
 template <typename Draw>
 void Metrics::try_to(const Draw& draw) {
+  if (!files_) return;
   try {
     draw();
     events_fail_ = false;
@@ -50,16 +52,17 @@ void Metrics::try_to(const Draw& draw) {
 }
 
 void Metrics::draw(const std::string& tag, std::int64_t step, double value) {
-  try_to([&] { events_.scalar(tag, step, value); });
+  try_to([&] { files_->events.scalar(tag, step, value); });
 }
 
 void Metrics::draw_text(const std::string& tag, std::int64_t step, const std::string& text) {
-  try_to([&] { events_.text(tag, step, text); });
+  try_to([&] { files_->events.text(tag, step, text); });
 }
 
 void Metrics::cut_after(std::int64_t step) {
+  if (!files_) return;
   std::erase_if(waiting_, [&](const Line& line) { return line.step > step; });
-  log_.cut_after(step);
+  files_->log.cut_after(step);
 }
 
 void Metrics::add(const StepMetrics& m) {
@@ -105,7 +108,8 @@ void Metrics::add_checkpoint(std::int64_t step, const std::string& path, std::op
 }
 
 void Metrics::resume_from(std::int64_t step, const std::string& checkpoint, std::uint64_t bytes) {
-  if (!log_.cut_after_checkpoint(step)) add_checkpoint(step, checkpoint, std::nullopt, bytes);
+  if (files_ && !files_->log.cut_after_checkpoint(step))
+    add_checkpoint(step, checkpoint, std::nullopt, bytes);
 }
 
 void Metrics::add(std::int64_t step, const std::vector<OperandStats>& stats) {
@@ -129,9 +133,10 @@ void Metrics::add(std::int64_t step, const std::vector<OperandStats>& stats) {
 }
 
 void Metrics::sync() {
+  if (!files_) return;
   write_waiting();
-  log_.sync();
-  try_to([&] { events_.flush(); });
+  files_->log.sync();
+  try_to([&] { files_->events.flush(); });
 }
 
 void Metrics::add_branch(const BranchPoint& from) {

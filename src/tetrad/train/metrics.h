@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -62,6 +63,8 @@ class Metrics {
   /// A disk that is full does not stop the run: lines wait in memory until there is room, and `warn` is told.
   Metrics(const std::filesystem::path& folder, std::int64_t last_step, MetricsPage* page,
           std::function<void(const std::string&)> warn);
+  /// Of a rank that leaves all of it to the first: nothing is written.
+  Metrics() = default;
 
   void add(const StepMetrics& metrics);
   void add(const EvalMetrics& metrics);
@@ -103,9 +106,12 @@ class Metrics {
   std::deque<Line> waiting_;
   bool log_fails_ = false;
   bool events_fail_ = false;
-  MetricsLog log_;
-  TensorBoardWriter events_;
-  MetricsPage* page_;
+  struct Files {
+    MetricsLog log;
+    TensorBoardWriter events;
+  };
+  std::unique_ptr<Files> files_;  //!< null: nothing is written
+  MetricsPage* page_ = nullptr;
 };
 
 }  // namespace tetrad

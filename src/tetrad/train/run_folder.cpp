@@ -114,8 +114,6 @@ fs::path newest_checkpoint(const fs::path& run) {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path path) : path_(std::move(path)), lock_(path_) {}
-
 bool RunFolder::is_run(const fs::path& path) { return read_marker(path) || has_checkpoint(path); }
 
 bool RunFolder::has_begun(const fs::path& path) {
@@ -130,6 +128,7 @@ RunFolder RunFolder::create(const fs::path& path, const std::string& config, con
   fs::create_directories(path, error);
   TETRAD_CHECK(!error, "cannot create {}: {}", path.string(), error.message());
   RunFolder folder(path);
+  folder.lock_.emplace(path);
   if (is_run(path)) {
     const std::optional<Marker> marker = read_marker(path);
     TETRAD_CHECK(marker && made_no_step(path, marker->branch),
@@ -151,6 +150,7 @@ RunFolder RunFolder::open(const fs::path& path) {
   TETRAD_CHECK(fs::is_directory(path, ignored), "{} is not the folder of a run: there is no such folder",
                path.string());
   RunFolder folder(path);
+  folder.lock_.emplace(path);
   for (const char* name : {kMarker, kConfig, kMetrics}) remove_leftovers(path, name);
   check_is_run(path);
   if (const std::optional<Marker> marker = read_marker(path)) {
@@ -168,6 +168,19 @@ RunFolder RunFolder::open(const fs::path& path) {
   if (!is_present(path / kConfig)) {
     write_file_atomically(path / kConfig, config::read_text(config_of_run(path).string()));
   }
+  return folder;
+}
+
+RunFolder RunFolder::join(const fs::path& path, const std::string& id) {
+  RunFolder folder(path);
+  const std::optional<Marker> marker = read_marker(path);
+  TETRAD_CHECK(
+      marker && marker->id == id,
+      "{} is not the folder that the first rank has under this name: all ranks of a run need a folder "
+      "that they share (NFS, Lustre or the like)",
+      path.string());
+  folder.id_ = marker->id;
+  folder.branch_ = marker->branch;
   return folder;
 }
 

@@ -7,13 +7,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tetrad/checkpoint/branch_point.h"
 #include "tetrad/io/folder_lock.h"
 
 namespace tetrad {
 
-/// One process at a time holds it.
+/// One process at a time holds it, for itself or for all ranks of a run.
 class RunFolder {
  public:
   /// Makes the folder of a new run, with the text `config` as its config.yaml, and `origin` (an object: who
@@ -27,6 +28,10 @@ class RunFolder {
   /// The folder of a run that goes on. Its run.json and config.yaml are written anew from the newest
   /// checkpoint if they are gone. Throws Error (bad input) if it is no run's.
   static RunFolder open(const std::filesystem::path& path);
+
+  /// The same folder on another rank than the one that holds it. Throws Error (bad input) if it is not the
+  /// folder of the run with this id: the ranks then do not see the same files.
+  static RunFolder join(const std::filesystem::path& path, const std::string& id);
 
   /// By its marker; or, for runs of 0.1.0 and those that lost it, by a checkpoint.
   static bool is_run(const std::filesystem::path& path);
@@ -44,10 +49,10 @@ class RunFolder {
   bool has_made_no_step() const;
 
  private:
-  explicit RunFolder(std::filesystem::path path);
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
   std::filesystem::path path_;
-  FolderLock lock_;
+  std::optional<FolderLock> lock_;  //!< nothing: another rank has it
   std::string id_;
   std::optional<BranchPoint> branch_;
 };

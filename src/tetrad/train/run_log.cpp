@@ -20,6 +20,7 @@ RunLog::RunLog(const std::filesystem::path& file, Display& display)
 }
 
 void RunLog::to_file(const std::string& line) {
+  if (!file_) return;
   const std::string text = fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::gmtime(std::time(nullptr)), line);
   std::clearerr(file_.get());
   std::fwrite(text.data(), 1, text.size(), file_.get());

@@ -19,6 +19,8 @@ class RunLog {
  public:
   /// Appends to a file.
   RunLog(const std::filesystem::path& file, Display& display);
+  /// Of a rank that leaves the telling to the first: no file, and quiet.
+  explicit RunLog(Display& display) : display_(display), quiet_(true) {}
 
   /// In front of every line for people, not in the file: which of several runs it is about, and how it stands
   /// when the line is written.
