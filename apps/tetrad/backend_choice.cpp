@@ -11,7 +11,8 @@ namespace tetrad::app {
 
 std::unique_ptr<Backend> choose_backend(const std::string& name, const BackendOptions& options) {
   const CpuOptions cpu{.threads = options.threads, .instruction_set = {}};
-  const CudaOptions cuda{.threads = options.threads, .tune = options.tune, .native = options.native};
+  const CudaOptions cuda{
+      .device = options.device, .threads = options.threads, .tune = options.tune, .native = options.native};
   if (name == "cpu") return make_cpu_backend(cpu);
   if (name == "cuda") return make_cuda_backend(cuda);
   TETRAD_CHECK(name == "auto", "run.backend: '{}' is not auto, cpu or cuda", name);
@@ -22,15 +23,19 @@ std::unique_ptr<Backend> choose_backend(const std::string& name, const BackendOp
   }
 }
 
-std::unique_ptr<Backend> choose_tested_backend(const std::string& name, int threads) {
-  if (std::unique_ptr<Backend> backend = choose_backend(name, threads); selftest::is_known(*backend))
+std::unique_ptr<Backend> choose_tested_backend(const std::string& name, BackendOptions options) {
+  if (std::unique_ptr<Backend> backend = choose_backend(name, options); selftest::is_known(*backend))
     return backend;
   const auto open = [&](bool native) {
-    return choose_backend(name, {.threads = threads, .tune = false, .native = native});
+    BackendOptions trial = options;
+    trial.tune = false;
+    trial.native = native;
+    return choose_backend(name, trial);
   };
-  const std::unique_ptr<Backend> reference = make_cpu_backend({.threads = threads, .instruction_set = {}});
-  const bool native = selftest::may_use_native({open, *reference, kBuildId, cache_folder(), terminal()});
-  return choose_backend(name, {.threads = threads, .native = native});
+  const std::unique_ptr<Backend> reference =
+      make_cpu_backend({.threads = options.threads, .instruction_set = {}});
+  options.native = selftest::may_use_native({open, *reference, kBuildId, cache_folder(), terminal()});
+  return choose_backend(name, options);
 }
 
 std::string hardware_name(const Backend& backend) {

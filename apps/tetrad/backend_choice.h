@@ -10,6 +10,7 @@ namespace tetrad::app {
 
 struct BackendOptions {
   int threads = 0;     //!< 0: the default
+  int device = 0;      //!< CudaOptions::device
   bool tune = true;    //!< CudaOptions::tune
   bool native = true;  //!< CudaOptions::native
 };
@@ -21,7 +22,7 @@ inline std::unique_ptr<Backend> choose_backend(const std::string& name, int thre
 }
 
 /// The same for training: on a kind of GPU that is not known, after a selftest (selftest/first_run.h).
-std::unique_ptr<Backend> choose_tested_backend(const std::string& name, int threads);
+std::unique_ptr<Backend> choose_tested_backend(const std::string& name, BackendOptions options);
 
 /// The processor, or the device.
 std::string hardware_name(const Backend& backend);

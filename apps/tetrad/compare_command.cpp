@@ -179,7 +179,8 @@ ExitCode run(const CompareOptions& options) {
   if (said.empty()) wanted.insert(kProbes.begin(), kProbes.end());
   const bool probes_reference = wanted.contains("gradients") || wanted.contains("losses");
   const std::size_t probed = wanted.contains("checks") ? probes.size() : probes_reference ? 1 : 0;
-  const RunnerOptions runner{!comparison.plan.light, probed, [&] { return describe(backend); }, [&] { report(); }};
+  const RunnerOptions runner{!comparison.plan.light, probed, [&] { return describe(backend); },
+                             [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, runs);
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
   const WrittenReport written = report();

@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -20,6 +22,10 @@
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/http/address.h"
 #include "tetrad/io/json_text.h"
+#include "tetrad/parallel/agreement.h"
+#include "tetrad/parallel/launch.h"
+#include "tetrad/parallel/mesh.h"
+#include "tetrad/parallel/watchdog.h"
 #include "tetrad/recipe/resolve.h"
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/metrics_server.h"
@@ -119,11 +125,16 @@ nlohmann::json origin_of(const Config& config) {
   return origin;
 }
 
-ExitCode run(const TrainOptions& options) {
-  if (options.keys) {
-    fmt::print("{}", schema_help());
-    return ExitCode::ok;
-  }
+/// What is to be trained, from the command line and what lies in the folders that it names.
+struct Beginning {
+  Config config;
+  Provenance provenance;
+  bool resuming = false;
+  OpenCheckpoint trunk;  //!< held until the run has a checkpoint of its own
+  std::optional<BranchPoint> branch;
+};
+
+Beginning resolve(const TrainOptions& options) {
   const ConfigArguments arguments(options.arguments, options.machine);
   const int beginnings =
       (options.resume.empty() ? 0 : 1) + (options.branch.empty() ? 0 : 1) + (arguments.files.empty() ? 0 : 1);
@@ -139,11 +150,9 @@ ExitCode run(const TrainOptions& options) {
       "or begins it");
   TETRAD_CHECK(!options.change || !options.resume.empty() || options.go_on,
                "--change is for a run that goes on: use it with --resume or --continue");
-  const bool resuming = !options.resume.empty() || (options.go_on && RunFolder::has_begun(options.out));
-  Provenance provenance;
-  Config config;
-  OpenCheckpoint trunk;  // held until the run has a checkpoint of its own
-  std::optional<BranchPoint> branch;
+  Beginning beginning;
+  auto& [config, provenance, resuming, trunk, branch] = beginning;
+  resuming = !options.resume.empty() || (options.go_on && RunFolder::has_begun(options.out));
   if (!options.resume.empty()) {
     const std::filesystem::path file = config_of_run(options.resume);
     if (file.parent_path() != options.resume) check_claims(file.parent_path());  // a checkpoint's
@@ -186,48 +195,147 @@ ExitCode run(const TrainOptions& options) {
   if (!config.run.metrics_address.empty()) parse_address(config.run.metrics_address, "run.metrics_address");
   if (!resuming) check_kept_layers(config);
   check_transforms(config);
-  if (options.dry_run) return print_dry_run(config, provenance, options.price);
-  const auto threads = static_cast<int>(config.run.threads);
-  const std::unique_ptr<Backend> chosen = config.run.selftest == "off"
-                                              ? choose_backend(config.run.backend, threads)
-                                              : choose_tested_backend(config.run.backend, threads);
-  Backend& backend = *chosen;
-  config.run.backend = backend.name();  // the record says what was taken, and from where
-  make_paths_absolute(config);
+  if (options.dry_run) return beginning;
   TETRAD_CHECK(!config.run.out.empty(), "give a folder for the run's files: --out DIR");
-  const StopSignals signals;
-  Dataset dataset = open_dataset(backend.threads(),
-                                 config);  // what is wrong with the data is found before a folder is made
-  const std::optional<std::string> lacking = shortage(config, backend);
-  // What a CPU has free changes by the minute, and there is swap; a device has what it has.
-  TETRAD_CHECK(!lacking || backend.name() == "cpu", "{}", *lacking);
+  make_paths_absolute(config);
+  return beginning;
+}
+
+/// The GPU of this rank, or its share of the processors.
+std::unique_ptr<Backend> backend_of_rank(Communicator& world, const RunConfig& config) {
+  const std::vector<std::string> hosts = world.share(host_name());
+  const NodePlace place = place_of(world.rank(), hosts);
+  BackendOptions options{.threads = static_cast<int>(config.threads), .device = place.local_rank};
+  if (options.threads == 0 && place.local_size > 1)
+    options.threads = std::max(1, default_thread_count() / place.local_size);
+  std::unique_ptr<Backend> backend;
+  together(world, [&] {
+    backend = config.selftest == "off" ? choose_backend(config.backend, options)
+                                       : choose_tested_backend(config.backend, options);
+  });
+  refuse_shared_devices(world, backend->device_id());
+  const std::string first = from_first(world, std::string(backend->name()));
+  together(world, [&] {
+    TETRAD_CHECK(backend->name() == first,
+                 "this rank has the backend {}, and the first has {}: say which "
+                 "with --backend",
+                 backend->name(), first);
+  });
+  return backend;
+}
+
+std::chrono::milliseconds time_out(const RunConfig& config) {
+  constexpr double kMillisecondsPerMinute = 60'000;
+  return std::chrono::milliseconds(std::llround(config.rank_minutes * kMillisecondsPerMinute));
+}
+
+/// Holds the run's folder for all ranks.
+RunFolder hold_folder(Communicator& world, const Beginning& beginning, const Config& config) {
+  const std::filesystem::path path = config.run.out;
+  std::optional<RunFolder> folder;
+  on_first(world, [&] {
+    folder = beginning.resuming
+                 ? RunFolder::open(path)
+                 : RunFolder::create(path, to_yaml(config), origin_of(config), beginning.branch);
+  });
+  const std::string id = from_first(world, folder ? folder->id() : std::string());
+  together(world, [&] {
+    if (!folder) folder = RunFolder::join(path, id);
+  });
+  return std::move(*folder);
+}
+
+/// What the run needs besides its ranks: found before they begin.
+struct Prepared {
+  Config config;
+  Backend& backend;
+  Dataset dataset;
+  std::vector<std::string> warnings;
+};
+
+/// What is wrong with the data or does not fit is found before a folder is made.
+Prepared prepare(Communicator& world, const Config& config, Backend& backend) {
+  std::optional<Prepared> prepared;
+  together(world, [&] {
+    groups_of_rank(config.train, world.size());
+    prepared.emplace(config, backend, open_dataset(backend.threads(), config));
+    prepared->warnings = data_warnings(prepared->dataset);
+    const std::optional<std::string> lacking = shortage(config, backend);
+    // What a CPU has free changes by the minute, and there is swap; a device has what it has.
+    TETRAD_CHECK(!lacking || backend.name() == "cpu", "{}", *lacking);
+    if (lacking) prepared->warnings.push_back(*lacking);
+  });
+  return std::move(*prepared);
+}
+
+/// `ranks` are on the program's memory, and on the backend's from then on.
+ExitCode train(const TrainOptions& options, const Beginning& beginning, Prepared prepared,
+               std::unique_ptr<Communicator>& ranks) {
+  const bool is_first = ranks->rank() == 0;
+  const Config& config = prepared.config;
+  Backend& backend = prepared.backend;
+  const StopSignals signals(is_first);
   MetricsPage page({config.model.name, config.precision.recipe, std::string(backend.name()), kBuildId,
                     step_count(config.train)});
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
-  if (!config.run.metrics_address.empty()) metrics.emplace(config.run.metrics_address, page);
-  const RunFolder held = resuming
-                             ? RunFolder::open(config.run.out)
-                             : RunFolder::create(config.run.out, to_yaml(config), origin_of(config), branch);
+  on_first(*ranks, [&] {
+    if (!config.run.metrics_address.empty()) metrics.emplace(config.run.metrics_address, page);
+  });
+  const RunFolder held = hold_folder(*ranks, beginning, config);
   const std::filesystem::path& folder = held.path();
-  RunLog log(folder / "log.txt", terminal());
-  std::vector<std::string> warnings = data_warnings(dataset);
-  if (lacking) warnings.push_back(*lacking);
-  for (const std::string& warning : warnings) log.say("WARNING: {}", warning);
-  Trainer trainer(config, std::move(dataset), to_yaml(config), kBuildId, held, backend, log);
-  log.say("{}: {} parameters, {} recipe, {} backend, {} threads", config.model.name,
-          parameter_count(config.model), config.precision.recipe, backend.name(), backend.threads().count());
+  ranks = make_communicator(std::move(ranks), backend);
+  Watchdog watchdog(
+      {.rank = ranks->rank(), .host = host_name(), .time_out = time_out(config.run)},
+      [&] { return ranks->pending(); }, [&](const std::string& message) { ranks->abort(message); });
+  RunLog log = is_first ? RunLog(folder / "log.txt", terminal()) : RunLog(terminal());
+  for (const std::string& warning : prepared.warnings) log.say("WARNING: {}", warning);
+  Trainer trainer(config, std::move(prepared.dataset), to_yaml(config), kBuildId, held, backend, *ranks, log);
+  log.say("{}: {} parameters, {} recipe, {} backend, {} threads{}", config.model.name,
+          parameter_count(config.model), config.precision.recipe, backend.name(), backend.threads().count(),
+          ranks->size() == 1 ? "" : fmt::format(", {} ranks over {}", ranks->size(), ranks->name()));
   if (metrics) log.say("figures for Prometheus: {}", metrics->url());
   trainer.show_on(page);
-  if (resuming) {
+  trainer.tell_steps([&](std::int64_t step) { watchdog.set_step(step); });
+  if (beginning.resuming) {
     trainer.resume(options.change);
-    if (options.change) held.replace_config(to_yaml(config));
+    if (options.change && is_first) held.replace_config(to_yaml(config));
   } else {
     trainer.start();
   }
   const Ending ending = trainer.run(signals);
-  print_summary(trainer, folder, ending, options.json);
+  if (is_first) print_summary(trainer, folder, ending, options.json);
   if (ending == Ending::stopped_by_signal) return ExitCode::stopped_by_signal;
   return ending == Ending::diverged ? ExitCode::diverged : ExitCode::ok;
+}
+
+ExitCode run(const TrainOptions& options) {
+  if (options.keys) {
+    fmt::print("{}", schema_help());
+    return ExitCode::ok;
+  }
+  std::unique_ptr<Backend> backend;  // ends after what moves its memory
+  std::unique_ptr<Communicator> ranks = make_world();
+  const bool is_first = ranks->rank() == 0;
+  if (!is_first) silence_terminal();
+  try {
+    Beginning beginning;
+    on_first(*ranks, [&] { beginning = resolve(options); });
+    if (options.dry_run)
+      return is_first ? print_dry_run(beginning.config, beginning.provenance, options.price) : ExitCode::ok;
+    // The others take over what the first has found: files may not look the same to all of them.
+    const std::string text = from_first(*ranks, to_yaml(beginning.config));
+    beginning.resuming = on_any(*ranks, beginning.resuming);
+    Config config = parse_config(text, "the first rank's configuration");
+    backend = backend_of_rank(*ranks, config.run);
+    config.run.backend = backend->name();  // the record says what was taken, and from where
+    return train(options, beginning, prepare(*ranks, config, *backend), ranks);
+  } catch (const SharedError& error) {
+    if (is_first) throw;
+    return error.exit_code();
+  } catch (const std::exception& error) {  // this rank's alone: the others would wait for it for ever
+    if (ranks && ranks->size() > 1) ranks->abort(error.what());
+    throw;
+  }
 }
 
 }  // namespace
@@ -281,6 +389,7 @@ void add_train(CLI::App& app, Action& action) {
                "  tetrad train --branch run precision.recipe=nvfp4 --out run-nvfp4\n"
                "  tetrad train --branch run/checkpoints/step-300 optim.lr=1e-4 train.steps=900 --out slower\n"
                "  tetrad train more.yaml --from imported --out tuned\n"
+               "  mpirun -n 4 tetrad train configs/llama-1b.yaml train.groups=4 --out run\n"
                "  tetrad train --keys | grep precision");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

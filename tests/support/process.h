@@ -28,11 +28,14 @@ struct Outcome {
 /// The program, running. TETRAD_PROGRAM is defined by the build.
 class RunningTetrad {
  public:
-  /// `environment` is added to our own, as NAME=value; `input` is its standard input, unless it is empty.
+  /// `environment` is added to our own, as NAME=value; `input` is its standard input, unless it is empty;
+  /// `launcher` stands before the program, with the path of its own first.
   explicit RunningTetrad(const std::vector<std::string>& arguments,
-                         const std::vector<std::string>& environment = {}, const std::string& input = {})
+                         const std::vector<std::string>& environment = {}, const std::string& input = {},
+                         const std::vector<std::string>& launcher = {})
       : out_(folder_.file("out")), err_(folder_.file("err")) {
-    std::vector<std::string> words = {TETRAD_PROGRAM};
+    std::vector<std::string> words = launcher;
+    words.emplace_back(TETRAD_PROGRAM);
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<std::string> variables = environment;
     for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
@@ -54,11 +57,11 @@ class RunningTetrad {
     for (const int signal : {SIGINT, SIGHUP}) sigaddset(&ignored, signal);
     posix_spawnattr_setsigdefault(&attributes, &ignored);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    const int error = posix_spawn(&child_, TETRAD_PROGRAM, &actions, &attributes, pointers(words).data(),
-                                  pointers(variables).data());
+    const int error = posix_spawn(&child_, words.front().c_str(), &actions, &attributes,
+                                  pointers(words).data(), pointers(variables).data());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) throw std::runtime_error("cannot start " TETRAD_PROGRAM);
+    if (error != 0) throw std::runtime_error("cannot start " + words.front());
   }
   RunningTetrad(const RunningTetrad&) = delete;
   RunningTetrad& operator=(const RunningTetrad&) = delete;

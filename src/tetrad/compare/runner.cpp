@@ -11,6 +11,7 @@
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
+#include "tetrad/parallel/self_communicator.h"
 #include "tetrad/train/run_folder.h"
 #include "tetrad/train/trainer.h"
 
@@ -134,7 +135,8 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
   RunLog log(folder / "log.txt", context.display);
   log.set_quiet(!style.prefix);
   if (style.prefix) log.set_prefix(style.prefix);
-  Trainer trainer(config, std::move(dataset), resolved, context.build, held, context.backend, log);
+  SelfCommunicator alone;
+  Trainer trainer(config, std::move(dataset), resolved, context.build, held, context.backend, alone, log);
   if (!style.saves_ends) trainer.leave_out_ends();
   if (style.stop_after > 0) trainer.stop_after(style.stop_after);
   if (began)

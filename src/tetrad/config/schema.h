@@ -272,6 +272,11 @@ void describe(V& v, TrainConfig& c) {
   v.field("batch", c.batch, "sequences per optimizer step; must be given", at_least(0));
   v.field("sequence", c.sequence, "tokens of a sequence; must be given", at_least(0));
   v.field("microbatch", c.microbatch, "sequences at a time; 0: the whole batch", at_least(0));
+  v.field("groups", c.groups,
+          "groups of microbatches, each with a sum of gradients of its own, which are then added in a fixed "
+          "order: ranks share them, so there can be as many ranks as groups, and the results do not depend "
+          "on how many there are",
+          at_least(1));
   v.field("memory", c.memory,
           "where things lie that a GPU does not need all the time, and in what form; auto or device (nothing "
           "on the host, weights as values) for all of them. The results are the same");
@@ -306,6 +311,10 @@ void describe(V& v, RunConfig& c) {
       "auto: before the first run on a kind of GPU that Tetrad was not tested on, a short selftest decides "
       "whether its matrix units for narrow formats are used; off: they are",
       one_of({"auto", "off"}));
+  v.field("rank_minutes", c.rank_minutes,
+          "with several ranks: how long they wait for one of them before the run ends with an error that "
+          "names it",
+          above(0));
   v.field("out", c.out, "folder of the run");
   v.field(
       "metrics_address", c.metrics_address,

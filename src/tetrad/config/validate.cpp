@@ -55,6 +55,11 @@ void validate_train(const TrainConfig& train) {
                "whole batch",
                train.batch, microbatch);
   TETRAD_CHECK(
+      train.microbatches() % train.groups == 0,
+      "a step has {} microbatches (train.batch / train.microbatch), which cannot be cut into {} equal "
+      "groups: change train.groups or train.microbatch",
+      train.microbatches(), train.groups);
+  TETRAD_CHECK(
       microbatch * train.sequence % 16 == 0,
       "a microbatch has {} * {} tokens, which is not a multiple of 16 as the blocks of 4-bit formats "
       "need: change train.microbatch or train.sequence",

@@ -7,6 +7,7 @@
 
 #include "tetrad/data/dataset.h"
 #include "tetrad/model/decoder.h"
+#include "tetrad/ops/communicator.h"
 
 namespace tetrad {
 
@@ -19,7 +20,11 @@ struct Evaluation {
   double perplexity() const;
 };
 
-/// The first `sequences` sequences (all, if 0 or fewer are there), `batch` at a time.
+/// The first `sequences` sequences (all, if 0 or fewer are there), `batch` at a time. `ranks` share them; the
+/// result is that of one.
+Evaluation evaluate(Communicator& ranks, Decoder& decoder, Pass& pass, const TokenSequences& data,
+                    std::int64_t batch, std::int64_t sequences);
+/// Alone.
 Evaluation evaluate(Decoder& decoder, Pass& pass, const TokenSequences& data, std::int64_t batch,
                     std::int64_t sequences);
 

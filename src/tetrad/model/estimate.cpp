@@ -285,7 +285,7 @@ MemoryEstimator::Phase MemoryEstimator::make_phase(const Recipe& recipe, double 
 MemoryEstimate MemoryEstimator::estimate_in(const Phase& phase, const MemoryCase& c) const {
   MemoryEstimate estimate;
   for (const ParameterSize& parameter : parameters_) estimate.weights += 4 * as_double(parameter.elements);
-  estimate.gradients = estimate.weights;
+  estimate.gradients = estimate.weights * (1 + c.waiting_gradients);
   estimate.moments_on_host = as_double(host_moments(c.moments, c.host_moments));
   estimate.optimizer = as_double(moment_bytes(parameters_, c.moments)) - estimate.moments_on_host;
   if (c.storage != DType::f32)

@@ -43,6 +43,7 @@ struct MemoryCase {
   std::int64_t batch;  //!< sequences of a microbatch
   std::int64_t sequence;
   DType storage = DType::bf16;
+  int waiting_gradients = 0;  //!< copies of the gradients besides those that microbatches add to
   MemoryLevers levers = {};
   bool telemetry = false;
   bool document_mask = false;

@@ -81,6 +81,7 @@ struct TrainConfig {
   std::int64_t batch = 0;       //!< sequences per optimizer step
   std::int64_t sequence = 0;    //!< tokens
   std::int64_t microbatch = 0;  //!< sequences at a time; 0 = the whole batch
+  std::int64_t groups = 1;      //!< of microbatches, each with a sum of gradients of its own
   MemoryConfig memory;
   std::string recompute = "none";  //!< none | cheap | ffn | full | auto
   double z_loss = 0;               //!< weight of log²(sum of exp(logits)) beside the loss
@@ -90,6 +91,8 @@ struct TrainConfig {
   HealthConfig health;
   std::int64_t log_every = 1;          //!< steps between progress lines
   std::int64_t telemetry_every = 100;  //!< steps between quantizer statistics; 0 = never
+  /// Microbatches of a step.
+  std::int64_t microbatches() const { return microbatch > 0 ? batch / microbatch : 1; }
   std::uint64_t data_seed() const { return seeds.data.value_or(seed); }
   std::uint64_t init_seed() const { return seeds.init.value_or(seed); }
   std::uint64_t rounding_seed() const { return seeds.rounding.value_or(seed); }
@@ -102,6 +105,7 @@ struct RunConfig {
   double gpu_memory = 0;          //!< GB that the run may have on the device; 0 = what is free
   double host_memory = 0;         //!< the same of the host
   std::string selftest = "auto";  //!< auto | off: before the first run on a kind of GPU that is not known
+  double rank_minutes = 10;       //!< after which a rank that others wait for ends the run
   std::string out;                //!< the run's folder
   std::string metrics_address;    //!< where GET /metrics is answered; empty: nowhere
   std::string trace;              //!< file for where the time of steps goes; empty: none

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "tetrad/parallel/agreement.h"
 #include "tetrad/train/schedule.h"
 
 namespace tetrad {
@@ -17,14 +18,20 @@ std::int64_t most_checkpoints(const TrainConfig& config) {
          (kept.keep_every > 0 ? step_count(config) / kept.keep_every : 0);
 }
 
-RunSaver::RunSaver(std::filesystem::path run, const TrainConfig& config, RunLog& log)
-    : run_(std::move(run)),
-      config_(config),
-      log_(log),
-      writer_(CheckpointStore(run_ / "checkpoints", config.checkpoint.keep)) {}
+RunSaver::RunSaver(std::filesystem::path run, const TrainConfig& config, Communicator& ranks, RunLog& log)
+    : run_(std::move(run)), config_(config), ranks_(ranks), log_(log) {
+  if (ranks_.rank() == 0)
+    writer_ =
+        std::make_unique<CheckpointWriter>(CheckpointStore(run_ / "checkpoints", config.checkpoint.keep));
+}
 
-void RunSaver::start(std::int64_t step, CheckpointContents contents, CheckpointStore::Stays stays) {
-  writer_.start(std::move(contents), std::move(stays));
+void RunSaver::start(std::int64_t step, Metrics& metrics, const std::function<CheckpointContents()>& contents,
+                     CheckpointStore::Stays stays) {
+  restart_clock();
+  on_first(ranks_, [&] {
+    metrics.sync();
+    writer_->start(contents(), std::move(stays));
+  });
   saving_ = {step};
 }
 
@@ -33,15 +40,12 @@ std::optional<std::int64_t> RunSaver::finish(Metrics& metrics, bool must_succeed
   Saving saving = *std::exchange(saving_, std::nullopt);
   const double begin = steady_seconds();
   try {
-    const WrittenCheckpoint written = writer_.finish();
-    saving.waited += steady_seconds() - begin;
+    on_first(ranks_, [&] {
+      const WrittenCheckpoint written = writer_->finish();
+      saving.waited += steady_seconds() - begin;
+      say_written(written, saving, metrics);
+    });
     saved_step_ = saving.step;
-    seconds_ = written.seconds;
-    metrics.add_checkpoint(saving.step, written.path.string(), written.seconds, written.bytes);
-    for (const std::string& warning : written.warnings) log_.say("{}", warning);
-    log_.say("checkpoint {} ({:.1f} MB, {:.2f} s; training waited {:.2f} s)", written.path.string(),
-             static_cast<double>(written.bytes) / 1e6, written.seconds, saving.waited);
-    forecast_space(written.bytes);
     return saving.step;
   } catch (const Error& error) {
     if (must_succeed) throw;
@@ -50,20 +54,34 @@ std::optional<std::int64_t> RunSaver::finish(Metrics& metrics, bool must_succeed
   }
 }
 
+void RunSaver::say_written(const WrittenCheckpoint& written, const Saving& saving, Metrics& metrics) {
+  seconds_ = written.seconds;
+  metrics.add_checkpoint(saving.step, written.path.string(), written.seconds, written.bytes);
+  for (const std::string& warning : written.warnings) log_.say("{}", warning);
+  log_.say("checkpoint {} ({:.1f} MB, {:.2f} s; training waited {:.2f} s)", written.path.string(),
+           static_cast<double>(written.bytes) / 1e6, written.seconds, saving.waited);
+  forecast_space(written.bytes);
+}
+
 void RunSaver::say_failed(std::int64_t step, const Error& error) {
   log_.say("NO CHECKPOINT of step {}: {}. The run goes on.", step, error.what());
 }
 
 void RunSaver::wait_until_read() {
-  if (!saving_) return;
+  if (!saving_ || !writer_) return;
   const double begin = steady_seconds();
-  writer_.wait_until_read();
+  writer_->wait_until_read();
   saving_->waited += steady_seconds() - begin;
 }
 
 std::optional<FoundCheckpoint> RunSaver::newest(std::vector<CheckpointProblem>& problems,
                                                 std::int64_t limit) {
-  return writer_.store().newest_good(problems, limit);
+  std::optional<FoundCheckpoint> found;
+  on_first(ranks_, [&] { found = writer_->store().newest_good(problems, limit); });
+  const std::string step = from_first(ranks_, found ? fmt::to_string(found->step) : std::string());
+  const std::string path = from_first(ranks_, found ? found->path.string() : std::string());
+  if (step.empty()) return std::nullopt;
+  return FoundCheckpoint{std::stoll(step), path};
 }
 
 bool RunSaver::is_time() const {
@@ -74,7 +92,7 @@ bool RunSaver::is_time() const {
 
 void RunSaver::forecast_space(std::uint64_t bytes) {
   if (std::exchange(has_forecast_, true)) return;
-  const std::int64_t count = most_checkpoints(config_) - std::ssize(writer_.store().list());
+  const std::int64_t count = most_checkpoints(config_) - std::ssize(writer_->store().list());
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(run_, error);
   const double needed = static_cast<double>(bytes) * static_cast<double>(std::max<std::int64_t>(count, 0));

@@ -13,6 +13,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/eval/evaluation.h"
+#include "tetrad/parallel/agreement.h"
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 #include "tetrad/train/resume.h"
@@ -27,11 +28,21 @@ std::string with_unit(double value) {
 
 }  // namespace
 
+std::int64_t groups_of_rank(const TrainConfig& config, int ranks) {
+  TETRAD_CHECK(config.groups % ranks == 0 && ranks_keep_order(config.groups, ranks),
+               "train.groups is {}, which {} ranks cannot share so that the results stay those of one: use a "
+               "number of groups that is the number of ranks times a power of two (it is part of what a run "
+               "computes, so choose it for the most ranks that the run may ever have)",
+               config.groups, ranks);
+  return config.groups / ranks;
+}
+
 MemoryCase memory_case(const Config& config) {
   const TrainConfig& train = config.train;
   return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
           .sequence = train.sequence,
           .storage = storage_type(config.precision),
+          .waiting_gradients = waiting_gradients(train.groups),
           .telemetry = train.telemetry_every > 0,
           .document_mask = config.data.document_mask,
           .moments = moment_storage(config.optim)};
@@ -46,12 +57,13 @@ Dataset open_dataset(Threads& threads, const Config& config) {
 }
 
 Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
-                 const RunFolder& folder, Backend& backend, RunLog& log)
+                 const RunFolder& folder, Backend& backend, Communicator& ranks, RunLog& log)
     : config_(config),
       texts_{std::move(resolved), {}},
       run_folder_(folder),
       folder_(folder.path()),
       backend_(backend),
+      ranks_(ranks),
       log_(log),
       steps_(step_count(config.train)),
       last_step_(steps_),
@@ -63,7 +75,9 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
                plan_.levers),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
                  config.train.rounding_seed()),
-      saver_(folder_, config.train, log),
+      groups_(backend, decoder_.parameters(), groups_of_rank(config.train, ranks.size())),
+      reduction_(backend, ranks, decoder_.parameters()),
+      saver_(folder_, config.train, ranks, log),
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
       targets_(inputs_.size()),
@@ -97,10 +111,13 @@ void Trainer::start() {
 
 /// The weights alone: moments, step and order of the data begin anew.
 void Trainer::take_weights(const std::filesystem::path& from) {
-  std::vector<CheckpointProblem> problems;
-  const OpenCheckpoint open = open_checkpoint(from, problems);
-  const std::filesystem::path& checkpoint = open.path();
-  say_problems(problems);
+  OpenCheckpoint open;  // held by rank 0
+  on_first(ranks_, [&] {
+    std::vector<CheckpointProblem> problems;
+    open = open_checkpoint(from, problems);
+    say_problems(problems);
+  });
+  const std::filesystem::path checkpoint = from_first(ranks_, open.path().string());
   const std::string hash = load_state(checkpoint).tokenizer_hash;
   TETRAD_CHECK(hash.empty() || dataset_.tokenizer_hash().empty() || hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the weights in {} ({}): prepare it with "
@@ -112,17 +129,21 @@ void Trainer::take_weights(const std::filesystem::path& from) {
 
 /// Weights, moments, step, cursors of the data and the past of the loss.
 void Trainer::branch_off(const BranchPoint& from) {
-  std::vector<CheckpointProblem> problems;
-  const OpenCheckpoint open = open_checkpoint(from.checkpoint, problems);
-  TETRAD_CHECK(branch_point(open.path()).sha256 == from.sha256,
-               "{} is no longer the checkpoint that this run was to branch off from", from.checkpoint);
-  load(open.path(), GoesOn::as_branch);
+  OpenCheckpoint open;  // held by rank 0
+  on_first(ranks_, [&] {
+    std::vector<CheckpointProblem> problems;
+    open = open_checkpoint(from.checkpoint, problems);
+    TETRAD_CHECK(branch_point(open.path()).sha256 == from.sha256,
+                 "{} is no longer the checkpoint that this run was to branch off from", from.checkpoint);
+  });
+  const std::filesystem::path checkpoint = from_first(ranks_, open.path().string());
+  load(checkpoint, GoesOn::as_branch);
   saver_.restart_clock();
   open_metrics(-1);
   log_.say("branches off from {} (run {}, step {} of {}, SHA-256 {})", from.checkpoint, from.run, from.step,
            steps_, from.sha256);
   metrics_->add_branch(from);
-  note_changed_settings(open.path());
+  note_changed_settings(checkpoint);
   if (saves_ends_) save(true);
 }
 
@@ -133,8 +154,11 @@ void Trainer::say_problems(const std::vector<CheckpointProblem>& problems) {
 }
 
 void Trainer::open_metrics(std::int64_t last_step) {
-  metrics_ = std::make_unique<Metrics>(folder_, last_step, page_,
-                                       [this](const std::string& warning) { log_.say("{}", warning); });
+  metrics_ = std::make_unique<Metrics>();
+  on_first(ranks_, [&] {
+    metrics_ = std::make_unique<Metrics>(folder_, last_step, page_,
+                                         [this](const std::string& warning) { log_.say("{}", warning); });
+  });
   metrics_->show_config(texts_.config);
 }
 
@@ -152,12 +176,14 @@ void Trainer::resume(bool changes_are_meant) {
   const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint();
   if (!checkpoint) {
     // A run that was stopped while it wrote its very first checkpoint has lost nothing.
-    if (!run_folder_.has_made_no_step())
+    on_first(ranks_, [&] {
+      if (run_folder_.has_made_no_step()) return;
       throw Error(
           fmt::format("{} has trained, but its checkpoints are gone; to begin anew, train with --out and "
                       "another folder",
                       folder_.string()),
           ExitCode::no_checkpoint);
+    });
     log_.say("{} was stopped before its first checkpoint: beginning anew", folder_.string());
     start();
     return;
@@ -187,9 +213,11 @@ void Trainer::load(const std::filesystem::path& checkpoint, GoesOn how) {
   const std::string build = state_.build;
   const BitsDependOn bits_depend_on = state_.bits_depend_on;
   const RunIdentity identity = state_.identity;
-  check_is_ours(checkpoint, how);
-  state_ = load_snapshot(checkpoint, decoder_, optimizer_,
-                         how == GoesOn::as_it_was ? MomentTypes::same : MomentTypes::may_change);
+  together(ranks_, [&] {
+    check_is_ours(checkpoint, how);
+    state_ = load_snapshot(checkpoint, decoder_, optimizer_,
+                           how == GoesOn::as_it_was ? MomentTypes::same : MomentTypes::may_change);
+  });
   TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
                "the data was made with another tokenizer ({}) than the one this run began with ({})",
                dataset_.tokenizer_hash(), state_.tokenizer_hash);
@@ -256,8 +284,11 @@ Ending Trainer::run(const StopSignals& signals) {
     finish_save();
     finish_trace();
     return ending;
-  } catch (const Error&) {
+  } catch (const SharedError&) {
     finish_save();
+    throw;
+  } catch (const Error&) {
+    if (ranks_.size() == 1) finish_save();
     throw;
   }
 }
@@ -266,7 +297,7 @@ Ending Trainer::run_steps(const StopSignals& signals) {
   const std::int64_t first = state_.step;
   while (state_.step < last_step_) {
     if (trace_ && state_.step - first >= config_.run.trace_steps) finish_trace();
-    if (signals.received()) {
+    if (on_any(ranks_, signals.received())) {
       save(true);
       if (config_.train.checkpoint.enabled)
         log_.say("stopped by a signal after step {}; go on with: tetrad train --resume {}", state_.step,
@@ -276,18 +307,19 @@ Ending Trainer::run_steps(const StopSignals& signals) {
                  state_.step);
       return Ending::stopped_by_signal;
     }
+    tell_step_(state_.step + 1);
     note_changes();
     const double begin = steady_seconds();
     const nlohmann::json cursors = dataset_.state();
     StepOutcome outcome;
     try {
       outcome = compute_gradients(signals);
-    } catch (const Error&) {  // data that can no longer be read, for example: what was trained is kept
+    } catch (const SharedError&) {  // data that can no longer be read, for example: what was trained is kept
       dataset_.restore(cursors);
       save(false);
       throw;
     }
-    if (outcome.interrupted) {
+    if (outcome.record.interrupted) {
       dataset_.restore(cursors);  // the step will be made again, whole
       continue;
     }
@@ -296,7 +328,7 @@ Ending Trainer::run_steps(const StopSignals& signals) {
     if (!outcome.fault) apply(outcome);
     ++state_.step;
     report(outcome, steady_seconds() - begin);
-    if (saver_.is_done()) finish_save();
+    if (outcome.record.has_saved) finish_save();
     if (watch_.diverged()) {
       log_.say("diverged: the smoothed loss {:.3f} has been {:.2f} nats above its best {:.3f} for {} steps",
                watch_.smoothed(), watch_.smoothed() - watch_.best(), watch_.best(),
@@ -308,9 +340,8 @@ Ending Trainer::run_steps(const StopSignals& signals) {
     const bool last = state_.step == steps_;
     const std::int64_t eval_every = config_.train.eval.every;
     if (last || (eval_every > 0 && state_.step % eval_every == 0)) evaluate(last);
-    const bool asked_for = signals.take_checkpoint_request();
     const bool ends = state_.step == last_step_;
-    if ((ends && saves_ends_) || is_scheduled(state_.step) || asked_for || saver_.is_time()) save(ends);
+    if ((ends && saves_ends_) || is_scheduled(state_.step) || outcome.record.asks_to_save) save(ends);
   }
   return Ending::finished;
 }
@@ -320,25 +351,56 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
   outcome.phase_before = dataset_.mixture().state().phase;
   outcome.learning_rate =
       learning_rate(config_.schedule, config_.optim.lr, state_.step, {steps_, tokens_per_step()});
-  decoder_.clear_gradients();
-  double loss_sum = 0;
-  std::optional<Pass> first_bad;
-  const std::int64_t microbatches = config_.train.batch / microbatch_;
-  double told = steady_seconds();
-  for (std::int64_t i = 0; i < microbatches; ++i) {
-    if (i > 0 && signals.received()) {
-      outcome.interrupted = true;
-      return outcome;
+  StepRecord own;
+  together(ranks_, [&] { own = compute_groups(signals, outcome.stats); });
+  save_asked_ = signals.take_checkpoint_request() || save_asked_;
+  own.asks_to_save = save_asked_ || (ranks_.rank() == 0 && saver_.is_time());
+  own.has_saved = saver_.is_done();
+  outcome.record = share(ranks_, own);
+  if (outcome.record.interrupted) return outcome;
+  reduction_.reduce();
+  outcome.loss = outcome.record.loss_sum() / static_cast<double>(tokens_per_step());
+  const AdamWOptimizer::GradientReport gradients = optimizer_.inspect();
+  outcome.grad_norm = gradients.norm;
+  outcome.fault = find_fault(outcome, gradients);
+  return outcome;
+}
+
+StepRecord Trainer::compute_groups(const StopSignals& signals, std::vector<OperandStats>& stats) {
+  StepRecord record;
+  groups_.restart();
+  const std::int64_t mine = groups_of_rank(config_.train, ranks_.size());
+  const std::int64_t samples = config_.train.batch / config_.train.groups;
+  for (std::int64_t group = 0; group < config_.train.groups; ++group) {
+    if (group / mine != ranks_.rank()) {
+      dataset_.mixture().skip(samples);
+      continue;
     }
+    record.interrupted = !compute_group(group, signals, record, stats);
+    if (record.interrupted) return record;
+    groups_.end_group();
+  }
+  if (failpoint("train.non_finite") != 0) record.losses[0] = std::numeric_limits<double>::quiet_NaN();
+  return record;
+}
+
+bool Trainer::compute_group(std::int64_t group, const StopSignals& signals, StepRecord& record,
+                            std::vector<OperandStats>& stats) {
+  decoder_.clear_gradients();
+  const std::int64_t microbatches = config_.train.microbatches();
+  const std::int64_t each = microbatches / config_.train.groups;
+  double told = steady_seconds();
+  for (std::int64_t i = group * each; i < (group + 1) * each; ++i) {
+    if (i > 0 && signals.received()) return false;
     const TraceRange range(trace_.get(), "microbatch", i);
     const double begin = steady_seconds();
     dataset_.next(microbatch_, inputs_, targets_, document_starts_);
     Pass pass = make_pass(i);
     decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_,
                    document_starts_);
-    loss_sum = std::accumulate(losses_.begin(), losses_.end(), loss_sum);
-    if (pass.telemetry) outcome.stats = std::move(pass.stats);
-    if (pass.non_finite && !first_bad) first_bad = pass;
+    record.losses.push_back(std::accumulate(losses_.begin(), losses_.end(), 0.0));
+    if (pass.telemetry) stats = std::move(pass.stats);
+    if (pass.non_finite && !record.non_finite) record.non_finite = pass.non_finite;
     const double now = steady_seconds();
     signals.expect_seconds(now - begin + saver_.seconds());
     constexpr double kLong = 10;  // seconds without a sign of life
@@ -348,20 +410,15 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
       told = now;
     }
   }
-  outcome.loss = loss_sum / static_cast<double>(tokens_per_step());
-  if (failpoint("train.non_finite") != 0) outcome.loss = std::numeric_limits<double>::quiet_NaN();
-  const AdamWOptimizer::GradientReport gradients = optimizer_.inspect();
-  outcome.grad_norm = gradients.norm;
-  outcome.fault = find_fault(first_bad.value_or(Pass{}), outcome, gradients);
-  return outcome;
+  return true;
 }
 
-std::optional<HealthEvent> Trainer::find_fault(const Pass& pass, const StepOutcome& outcome,
+std::optional<HealthEvent> Trainer::find_fault(const StepOutcome& outcome,
                                                const AdamWOptimizer::GradientReport& report) const {
   const std::int64_t step = state_.step + 1;
   const HealthConfig& health = config_.train.health;
-  if (pass.non_finite)
-    return HealthEvent{step, "non-finite quantizer input", *pass.non_finite, health.policy};
+  if (const std::optional<std::string>& where = outcome.record.non_finite)
+    return HealthEvent{step, "non-finite quantizer input", *where, health.policy};
   if (!std::isfinite(outcome.loss)) return HealthEvent{step, "non-finite loss", "loss", health.policy};
   if (!report.first_non_finite.empty())
     return HealthEvent{step, "non-finite gradient", report.first_non_finite, health.policy};
@@ -484,7 +541,7 @@ bool Trainer::evaluates_in_bf16(bool last) {
   for (const Linear* linear : decoder_.linears())
     needed += kBf16Bytes * linear->in_features() * linear->out_features();
   const std::optional<std::int64_t> free = backend_.free_memory();
-  if (!free || needed < *free) return true;
+  if (!on_any(ranks_, free && needed >= *free)) return true;
   log_.say("step {}: not evaluated in BF16, for which memory is short (train.eval.bf16: never)", state_.step);
   return false;
 }
@@ -500,14 +557,14 @@ void Trainer::evaluate(bool last) {
     Pass pass = make_pass(0);
     pass.telemetry = false;
     const Evaluation result =
-        tetrad::evaluate(decoder_, pass, *heldout, microbatch_, config_.train.eval.sequences);
+        tetrad::evaluate(ranks_, decoder_, pass, *heldout, microbatch_, config_.train.eval.sequences);
     EvalMetrics metrics{
         state_.step,       state_.step * tokens_per_step(), source, result.loss, result.bits_per_byte,
         result.excess_nats};
     if (in_bf16) {
       pass.recipe = &bf16;
       metrics.bf16_loss =
-          tetrad::evaluate(decoder_, pass, *heldout, microbatch_, config_.train.eval.sequences).loss;
+          tetrad::evaluate(ranks_, decoder_, pass, *heldout, microbatch_, config_.train.eval.sequences).loss;
     }
     metrics_->add(metrics);
     evaluations_.push_back(metrics);
@@ -528,6 +585,7 @@ bool Trainer::is_scheduled(std::int64_t step) const {
 void Trainer::save(bool must_succeed) {
   if (!config_.train.checkpoint.enabled) return;
   finish_save();
+  save_asked_ = false;
   if (saver_.has(state_.step)) return;
   const bool is_scheduled_here = is_scheduled(state_.step);
   if (is_scheduled_here) {  // also if it cannot be written: a full disk must not be seen in what comes later
@@ -545,11 +603,10 @@ void Trainer::save(bool must_succeed) {
     return step == scheduled || (wanted.keep_best && best && step == best->step) ||
            wanted.stays_for_good(step);
   };
-  saver_.restart_clock();
   const TraceRange range(trace_.get(), "checkpoint");
   try {
-    metrics_->sync();
-    saver_.start(state_.step, make_snapshot(decoder_, optimizer_, state, texts_), stays);
+    saver_.start(
+        state_.step, *metrics_, [&] { return make_snapshot(decoder_, optimizer_, state, texts_); }, stays);
   } catch (const Error& error) {
     if (must_succeed) throw;
     saver_.say_failed(state_.step, error);

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tetrad/checkpoint/snapshot.h"
@@ -18,7 +20,10 @@
 #include "tetrad/data/dataset.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/ops/communicator.h"
 #include "tetrad/optim/adamw_optimizer.h"
+#include "tetrad/optim/gradient_groups.h"
+#include "tetrad/optim/gradient_reduction.h"
 #include "tetrad/recipe/recipe.h"
 #include "tetrad/train/config.h"
 #include "tetrad/train/health.h"
@@ -30,10 +35,14 @@
 #include "tetrad/train/run_trace.h"
 #include "tetrad/train/schedule.h"
 #include "tetrad/train/signals.h"
+#include "tetrad/train/step_record.h"
 
 namespace tetrad {
 
 enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
+
+/// How many groups of a step each of `ranks` has. Throws Error (bad input) where they cannot share them.
+std::int64_t groups_of_rank(const TrainConfig& config, int ranks);
 
 /// What decides about the memory of a run, besides its plan (memory_plan.h).
 MemoryCase memory_case(const Config& config);
@@ -43,12 +52,17 @@ Dataset open_dataset(Threads& threads, const Config& config);
 
 class Trainer {
  public:
-  /// `resolved` is the text of the configuration, `build` the id of this program.
+  /// `resolved` is the text of the configuration, `build` the id of this program. `ranks` train together,
+  /// each with a part of every batch: all of them make the same calls. Throws Error (bad input) where the
+  /// groups of a step cannot be shared among so many.
   Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
-          const RunFolder& folder, Backend& backend, RunLog& log);
+          const RunFolder& folder, Backend& backend, Communicator& ranks, RunLog& log);
 
   /// Shows the run's figures there from now on; before start() or resume().
   void show_on(MetricsPage& page) { page_ = &page; }
+
+  /// Calls this with the number of each step that begins.
+  void tell_steps(std::function<void(std::int64_t)> listener) { tell_step_ = std::move(listener); }
 
   /// Random weights, those of train.from, or, in the folder of a branch, everything of the checkpoint that it
   /// branches off from; and a checkpoint of that, so that there is always something to resume from.
@@ -74,6 +88,7 @@ class Trainer {
 
  private:
   struct StepOutcome {
+    StepRecord record;  //!< of all ranks
     double loss = 0;
     double grad_norm = 0;
     double learning_rate = 0;
@@ -81,7 +96,6 @@ class Trainer {
     /// If the step must not be applied: what is wrong, and where.
     std::optional<HealthEvent> fault;
     std::int64_t phase_before = 0;  //!< phase of the last sample before it
-    bool interrupted = false;       //!< by a signal, between two microbatches
   };
 
   /// How a run takes over the state in a checkpoint.
@@ -92,8 +106,13 @@ class Trainer {
   void branch_off(const BranchPoint& from);
   void say_problems(const std::vector<CheckpointProblem>& problems);
   StepOutcome compute_gradients(const StopSignals& signals);
+  /// The groups of this rank: their gradients are then summed up. The samples of all are taken.
+  StepRecord compute_groups(const StopSignals& signals, std::vector<OperandStats>& stats);
+  /// The microbatches of a group; false if a signal came in between.
+  bool compute_group(std::int64_t group, const StopSignals& signals, StepRecord& record,
+                     std::vector<OperandStats>& stats);
   void open_metrics(std::int64_t last_step);
-  std::optional<HealthEvent> find_fault(const Pass& pass, const StepOutcome& outcome,
+  std::optional<HealthEvent> find_fault(const StepOutcome& outcome,
                                         const AdamWOptimizer::GradientReport& report) const;
   /// Does what the policy says. Returns whether the run goes on.
   bool handle_fault(StepOutcome& outcome, const nlohmann::json& cursors_before);
@@ -135,6 +154,7 @@ class Trainer {
   const RunFolder& run_folder_;
   std::filesystem::path folder_;
   Backend& backend_;
+  Communicator& ranks_;
   RunLog& log_;
   std::int64_t steps_;
   std::int64_t last_step_;   //!< that this process makes
@@ -144,13 +164,17 @@ class Trainer {
   MemoryPlan plan_;
   Decoder decoder_;
   AdamWOptimizer optimizer_;
+  GradientGroups groups_;
+  GradientReduction reduction_;
   RunSaver saver_;  //!< ends before what it reads
   LossWatch watch_;
   RunState state_;
   bool saves_ends_ = true;
-  std::unique_ptr<Metrics> metrics_;
-  std::unique_ptr<RunTrace> trace_;  //!< null: none, or no longer
+  bool save_asked_ = false;           //!< of this rank, since the last checkpoint
+  std::unique_ptr<Metrics> metrics_;  //!< of rank 0, and silent on the others
+  std::unique_ptr<RunTrace> trace_;   //!< null: none, or no longer
   MetricsPage* page_ = nullptr;
+  std::function<void(std::int64_t)> tell_step_ = [](std::int64_t) {};
   std::vector<EvalMetrics> evaluations_;
   std::optional<double> energy_;  //!< the meter after the last step
   double smoothed_seconds_ = 0;   //!< per step, for the remaining time
