@@ -290,7 +290,7 @@ void add_compare(CLI::App& app, Action& action) {
                    "its own), recovery, checks; or none (default: everything; with --resume, as it began)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"gradients", "losses", "recovery", "checks", "none"}))
+      ->check(CLI::IsMember(probe_choices()))
       ->type_name("LIST");
   command->add_flag("--dry-run", options->dry_run,
                     "List the runs and the differences between the arms, and stop");

@@ -147,11 +147,10 @@ std::vector<std::int64_t> read_counts(const Node& node, const std::string& name)
 std::vector<std::string> read_probes(const Node& node, const std::string& name) {
   TETRAD_CHECK(node.is(Node::Kind::list), "{}: expected a list of {}, or none", node.origin,
                fmt::join(kProbes, ", "));
-  std::vector<std::string_view> choices(kProbes.begin(), kProbes.end());
-  choices.emplace_back("none");
+  const std::vector<std::string> choices = probe_choices();
   std::vector<std::string> probes;
   for (const Node& child : node.children)
-    probes.push_back(config::read_string(child, name, config::one_of(choices)));
+    probes.push_back(config::read_string(child, name, config::one_of({choices.begin(), choices.end()})));
   return probes;
 }
 
@@ -205,6 +204,12 @@ ComparePlan plan_of_recipes(const std::string& list) {
 }
 
 }  // namespace
+
+std::vector<std::string> probe_choices() {
+  std::vector<std::string> choices(kProbes.begin(), kProbes.end());
+  choices.emplace_back("none");
+  return choices;
+}
 
 bool arms_may_differ_in(const std::string& key) { return is_within_one_of(key, kArmKeys); }
 

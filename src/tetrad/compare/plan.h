@@ -20,8 +20,10 @@ struct NamedOverrides {
 };
 
 /// What can be measured after the runs: on the reference's weights, by a bad step and an interruption, on
-/// questions; `none` stands for nothing at all.
+/// questions.
 inline constexpr std::array kProbes = {"gradients", "losses", "recovery", "checks"};
+/// What a list of probes may hold: those, and `none` for nothing at all.
+std::vector<std::string> probe_choices();
 
 /// A checkpoint from which all arms go on.
 struct GivenTrunk {
