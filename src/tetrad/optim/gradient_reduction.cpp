@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 
 namespace tetrad {
 namespace {
@@ -27,29 +26,32 @@ GradientReduction::GradientReduction(Backend& backend, Communicator& ranks,
     if (buckets_.empty() || buckets_.back().bytes >= kBucketBytes) buckets_.push_back({i, i});
     Bucket& bucket = buckets_.back();
     bucket.last = i + 1;
-    bucket.bytes += count * aligned(part_of(*parameters_[i], ranks_.rank()).bytes());
+    parts_.push_back(bands_of_rows(parameters_[i]->gradient.size(), 1, ranks_.size()));
+    bucket.bytes += count * aligned(bytes_of(i, ranks_.rank()).size());
     largest = std::max(largest, bucket.bytes);
   }
   for (Buffer& buffer : received_) buffer = backend_.allocate(largest);
 }
 
-GradientReduction::Part GradientReduction::part_of(const Parameter& parameter, int rank) const {
-  const auto size = static_cast<std::size_t>(parameter.gradient.size());
-  const auto count = static_cast<std::size_t>(ranks_.size());
-  const auto at = [&](int r) { return size * static_cast<std::size_t>(r) / count; };
-  return {at(rank), at(rank + 1)};
+const RowBand& GradientReduction::part_of(std::size_t parameter, int rank) const {
+  return parts_[parameter][static_cast<std::size_t>(rank)];
+}
+
+std::span<std::byte> GradientReduction::bytes_of(std::size_t parameter, int rank) const {
+  const RowBand& part = part_of(parameter, rank);
+  return parameters_[parameter]->gradient.bytes().subspan(
+      static_cast<std::size_t>(part.first) * sizeof(float),
+      static_cast<std::size_t>(part.count) * sizeof(float));
 }
 
 std::vector<Exchange> GradientReduction::exchanges(const Bucket& bucket, Buffer& received) const {
   std::vector<Exchange> all;
   std::span<std::byte> free = received.span<std::byte>();
   for (std::size_t i = bucket.first; i < bucket.last; ++i) {
-    const Parameter& parameter = *parameters_[i];
     Exchange& exchange = all.emplace_back();
-    const std::size_t own = part_of(parameter, ranks_.rank()).bytes();
+    const std::size_t own = bytes_of(i, ranks_.rank()).size();
     for (int rank = 0; rank < ranks_.size(); ++rank) {
-      const Part part = part_of(parameter, rank);
-      exchange.send.push_back(parameter.gradient.bytes().subspan(part.begin * sizeof(float), part.bytes()));
+      exchange.send.emplace_back(bytes_of(i, rank));
       exchange.receive.push_back(free.first(own));
       free = free.subspan(aligned(own));
     }
@@ -61,15 +63,14 @@ void GradientReduction::add(const Bucket& bucket, Buffer& received) {
   const std::byte* next = received.span<std::byte>().data();
   std::vector<const void*> parts(static_cast<std::size_t>(ranks_.size()));
   for (std::size_t i = bucket.first; i < bucket.last; ++i) {
-    const Part own = part_of(*parameters_[i], ranks_.rank());
+    const RowBand& own = part_of(i, ranks_.rank());
     for (const void*& part : parts) {
       part = next;
-      next += aligned(own.bytes());
+      next += aligned(bytes_of(i, ranks_.rank()).size());
     }
-    if (own.begin == own.end) continue;
-    backend_.ordered_sum({.parts = parts,
-                          .out = parameters_[i]->gradient.f32() + own.begin,
-                          .size = static_cast<std::int64_t>(own.end - own.begin)});
+    if (own.count == 0) continue;
+    backend_.ordered_sum(
+        {.parts = parts, .out = parameters_[i]->gradient.f32() + own.first, .size = own.count});
   }
 }
 
@@ -77,11 +78,7 @@ std::vector<Gather> GradientReduction::gathers(const Bucket& bucket) const {
   std::vector<Gather> all;
   for (std::size_t i = bucket.first; i < bucket.last; ++i) {
     Gather& gather = all.emplace_back();
-    const std::span<std::byte> gradient = parameters_[i]->gradient.bytes();
-    for (int rank = 0; rank < ranks_.size(); ++rank) {
-      const Part part = part_of(*parameters_[i], rank);
-      gather.receive.push_back(gradient.subspan(part.begin * sizeof(float), part.bytes()));
-    }
+    for (int rank = 0; rank < ranks_.size(); ++rank) gather.receive.push_back(bytes_of(i, rank));
     gather.send = gather.receive[static_cast<std::size_t>(ranks_.rank())];
   }
   return all;

@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tetrad/model/parameter.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/ops/communicator.h"
+#include "tetrad/parallel/sharding.h"
 
 namespace tetrad {
 
@@ -27,13 +29,10 @@ class GradientReduction {
     std::size_t first = 0, last = 0;  //!< indices of parameters, the last one excluded
     std::size_t bytes = 0;            //!< that this rank receives
   };
-  struct Part {
-    std::size_t begin = 0, end = 0;  //!< elements
-    std::size_t bytes() const { return (end - begin) * sizeof(float); }
-  };
 
-  /// The elements of a parameter that a rank adds up.
-  Part part_of(const Parameter& parameter, int rank) const;
+  /// The elements of a parameter that a rank adds up, and their bytes.
+  const RowBand& part_of(std::size_t parameter, int rank) const;
+  std::span<std::byte> bytes_of(std::size_t parameter, int rank) const;
   std::vector<Exchange> exchanges(const Bucket& bucket, Buffer& received) const;
   void add(const Bucket& bucket, Buffer& received);
   std::vector<Gather> gathers(const Bucket& bucket) const;
@@ -41,6 +40,7 @@ class GradientReduction {
   Backend& backend_;
   Communicator& ranks_;
   const std::vector<std::unique_ptr<Parameter>>& parameters_;
+  std::vector<std::vector<RowBand>> parts_;  //!< by parameter and rank
   std::vector<Bucket> buckets_;
   Buffer received_[2];  //!< while one bucket is added up, the next is on its way
 };
