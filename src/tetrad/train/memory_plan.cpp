@@ -150,8 +150,7 @@ class Planner {
 
   /// They go over the bus once in a step of several microbatches.
   double moments_cost() const {
-    const auto microbatches =
-        static_cast<double>(config_.train.batch) / static_cast<double>(memory_case(config_).batch);
+    const auto microbatches = static_cast<double>(config_.train.microbatches());
     return traits_.host_bandwidth > 0 ? 1e3 * kGb / traits_.host_bandwidth / microbatches : 0;
   }
 
