@@ -205,7 +205,7 @@ Beginning resolve(const TrainOptions& options) {
 std::unique_ptr<Backend> backend_of_rank(Communicator& world, const RunConfig& config) {
   const std::vector<std::string> hosts = world.share(host_name());
   const NodePlace place = place_of(world.rank(), hosts);
-  BackendOptions options{.threads = static_cast<int>(config.threads), .device = place.local_rank};
+  BackendOptions options{.threads = static_cast<int>(config.threads), .device = devices_are_shared() ? 0 : place.local_rank};
   if (options.threads == 0 && place.local_size > 1)
     options.threads = std::max(1, default_thread_count() / place.local_size);
   std::unique_ptr<Backend> backend;

@@ -436,6 +436,7 @@ void OnDevice::cross_entropy(const CrossEntropy& op) {
 }
 
 void OnDevice::ordered_sum(const OrderedSum& op) {
+  check(op);  // before sizes are taken from it
   Staged staged(device_);
   std::vector<const void*> parts;
   for (const void* part : op.parts)

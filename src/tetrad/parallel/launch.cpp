@@ -76,10 +76,14 @@ std::string host_name() {
   return name;
 }
 
+bool devices_are_shared() {
+  return std::getenv("TETRAD_SHARED_GPU") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+}
+
 void refuse_shared_devices(Communicator& world, const std::string& device) {
   const std::string host = host_name();
   const std::vector<std::string> devices = world.share(device.empty() ? "" : host + ", " + device);
-  if (std::getenv("TETRAD_SHARED_GPU") != nullptr) return;  // NOLINT(concurrency-mt-unsafe)
+  if (devices_are_shared()) return;
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     if (devices[rank].empty()) continue;

@@ -35,8 +35,11 @@ std::unique_ptr<Communicator> make_world();
 /// The name of this machine.
 std::string host_name();
 
-/// Throws Error on all ranks where two of them have the same device of the same machine, unless the
-/// environment has TETRAD_SHARED_GPU, for tests. `device` is Backend::device_id(); empty: nothing to refuse.
+/// Whether the environment has TETRAD_SHARED_GPU, for tests: all ranks of a machine have its first GPU.
+bool devices_are_shared();
+
+/// Throws Error on all ranks where two of them have the same device of the same machine and should not.
+/// `device` is Backend::device_id(); empty: nothing to refuse.
 void refuse_shared_devices(Communicator& world, const std::string& device);
 
 enum class Transport : std::uint8_t {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/backend/cuda/common/copy_lanes.h"
 
+#include <algorithm>
+
 #include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/backend/cuda/common/host_memory.h"
 
 namespace tetrad::cuda {
 
@@ -26,7 +29,12 @@ void CopyLanes::copy(const Device& device, std::size_t index, std::span<const st
   Lane& lane = lanes_.at(index);
   check(cudaEventRecord(lane.begun, device.stream()));
   check(cudaStreamWaitEvent(lane.stream, lane.begun));
-  check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, lane.stream));
+  for (std::size_t done = 0, size = 0; done < from.size(); done += size) {
+    const std::byte* const source = from.data() + done;
+    std::byte* const target = to.data() + done;
+    size = std::min({from.size() - done, until_next_piece(source), until_next_piece(target)});
+    check(cudaMemcpyAsync(target, source, size, cudaMemcpyDefault, lane.stream));
+  }
   check(cudaEventRecord(lane.done, lane.stream));
   lane.is_open = true;
 }

@@ -15,8 +15,6 @@ namespace tetrad::cuda {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{1} << 21;
-/// The driver pins a piece in one go and holds its locks meanwhile.
-constexpr std::size_t kPinnedAtOnce = std::size_t{1} << 30;
 /// Pages are made when they are first touched, by a thread each time: most of the time of pinning.
 constexpr std::size_t kTouchedAtOnce = std::size_t{1} << 26;
 
@@ -25,15 +23,22 @@ class PinnedMemory final : public MemoryOwner {
  public:
   explicit PinnedMemory(std::size_t bytes) : bytes_(bytes) {
     if (failpoint_fails("host.allocate")) refuse();
-    void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // Pieces begin at multiples of their size, so that an address says where its piece ends: more is mapped
+    // than needed, and what lies before and behind goes back.
+    const std::size_t mapped = bytes_ + kPinnedPiece;
+    void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) refuse();
-    memory_ = static_cast<std::byte*>(memory);
+    auto* const first = static_cast<std::byte*>(memory);
+    const std::size_t before = until_next_piece(first) % kPinnedPiece;
+    memory_ = first + before;
+    if (before > 0) ::munmap(first, before);
+    ::munmap(memory_ + bytes_, mapped - before - bytes_);
     ::madvise(memory_, bytes_, MADV_HUGEPAGE);  // where there are none, small ones do
   }
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   ~PinnedMemory() override {
-    for (std::size_t first = 0; first < pinned_; first += kPinnedAtOnce) cudaHostUnregister(memory_ + first);
+    for (std::size_t first = 0; first < pinned_; first += kPinnedPiece) cudaHostUnregister(memory_ + first);
     if (memory_ != nullptr) ::munmap(memory_, bytes_);
   }
 
@@ -43,8 +48,8 @@ class PinnedMemory final : public MemoryOwner {
       const std::size_t first = static_cast<std::size_t>(piece) * kTouchedAtOnce;
       std::memset(memory_ + first, 0, std::min(kTouchedAtOnce, bytes_ - first));
     });
-    for (std::size_t first = 0; first < bytes_; first += kPinnedAtOnce) {
-      const std::size_t size = std::min(kPinnedAtOnce, bytes_ - first);
+    for (std::size_t first = 0; first < bytes_; first += kPinnedPiece) {
+      const std::size_t size = std::min(kPinnedPiece, bytes_ - first);
       if (const cudaError_t result = cudaHostRegister(memory_ + first, size, cudaHostRegisterMapped);
           result != cudaSuccess) {
         cudaGetLastError();  // reported here: the next launch shall not find it again
