@@ -40,11 +40,6 @@ class Stepper {
       tokens_[i] = static_cast<std::int32_t>(i * 2654435761u % static_cast<std::size_t>(config.model.vocab));
   }
 
-  /// From now on; the weights stay as they are.
-  void use(const PrecisionConfig& precision, const ModelConfig& model) {
-    recipe_ = Recipe(precision, model.blocks());
-  }
-
   void step() { step(microbatches_); }
   void step(std::int64_t microbatches) {
     ++steps_;
@@ -101,7 +96,7 @@ class StepBench {
     const bool one_at_a_time =
         std::ranges::any_of(recipes, [&](const std::string& recipe) { return !fits_beside_bf16(recipe); });
     if (one_at_a_time)
-      measure_in_one_model(recipes);
+      measure_one_after_the_other(recipes);
     else
       measure_in_turns(recipes);
   }
@@ -135,20 +130,10 @@ class StepBench {
     }
   }
 
-  /// Two models would not fit: one trains in every recipe, one after the other, with the plan of the recipe
-  /// that needs most.
-  void measure_in_one_model(const std::vector<std::string>& recipes) {
-    const auto needs = [&](const std::string& recipe) {
-      const MemoryPlan plan = this->plan(recipe);
-      return std::pair(plan.estimate.host(), plan.recomputed);
-    };
-    std::string largest = "bf16";
-    for (const std::string& recipe : recipes)
-      if (needs(recipe) > needs(largest)) largest = recipe;
-    const auto stepper = make(largest, plan(largest));
+  /// Where two models would not fit, each with the plan of its recipe.
+  void measure_one_after_the_other(const std::vector<std::string>& recipes) {
     const auto measure = [&](const std::string& recipe) {
-      stepper->use(with_recipe(config_, recipe).precision, config_.model);
-      stepper->accumulate(0);  // gets memory for this recipe's forms of the weights
+      const auto stepper = make(recipe, plan(recipe));
       const double step = median_seconds([&] { stepper->step(); });
       const double pass = median_seconds([&] { stepper->accumulate(0); });
       report_({recipe + " step, update included", "tokens/s", tokens() / step, tokens_of_pass() / pass,
@@ -156,8 +141,10 @@ class StepBench {
       return step;
     };
     const double bf16 = measure("bf16");
-    const PeakProduct reference(backend_);
-    report_bf16(bf16, reference.flop() / reference.seconds(), reference.name());
+    {
+      const PeakProduct reference(backend_);
+      report_bf16(bf16, reference.flop() / reference.seconds(), reference.name());
+    }
     for (const std::string& recipe : recipes)
       if (recipe != "bf16") report_speed(recipe, measure(recipe), bf16);
   }
