@@ -205,7 +205,8 @@ Beginning resolve(const TrainOptions& options) {
 std::unique_ptr<Backend> backend_of_rank(Communicator& world, const RunConfig& config) {
   const std::vector<std::string> hosts = world.share(host_name());
   const NodePlace place = place_of(world.rank(), hosts);
-  BackendOptions options{.threads = static_cast<int>(config.threads), .device = devices_are_shared() ? 0 : place.local_rank};
+  BackendOptions options{.threads = static_cast<int>(config.threads),
+                         .device = devices_are_shared() ? 0 : place.local_rank};
   if (options.threads == 0 && place.local_size > 1)
     options.threads = std::max(1, default_thread_count() / place.local_size);
   std::unique_ptr<Backend> backend;
@@ -260,7 +261,7 @@ Prepared prepare(Communicator& world, const Config& config, Backend& backend) {
     groups_of_rank(config.train, world.size());
     prepared.emplace(config, backend, open_dataset(backend.threads(), config));
     prepared->warnings = data_warnings(prepared->dataset);
-    const std::optional<std::string> lacking = shortage(config, backend);
+    const std::optional<std::string> lacking = shortage(config, backend, world.size());
     // What a CPU has free changes by the minute, and there is swap; a device has what it has.
     TETRAD_CHECK(!lacking || backend.name() == "cpu", "{}", *lacking);
     if (lacking) prepared->warnings.push_back(*lacking);

@@ -63,10 +63,14 @@ class Ranks : public Training {
   }
 };
 
-class RanksOf : public Ranks, public ::testing::WithParamInterface<Family> {};
+class RanksOf : public Ranks, public ::testing::WithParamInterface<Family> {
+ protected:
+  void leave_the_same_files(const std::string& zero);
+};
 
-TEST_P(RanksOf, LeaveTheSameFiles) {
-  const Outcome alone = run_tetrad(run_of(GetParam().model, GetParam().recipe, "run"));
+void RanksOf::leave_the_same_files(const std::string& zero) {
+  const Outcome alone =
+      run_tetrad(run_of(GetParam().model, GetParam().recipe, "run", {"parallel.zero=" + zero}));
   ASSERT_EQ(alone.exit_code, 0) << alone.err;
   const auto expected = files("run");
   const auto expected_metrics = metrics("run");
@@ -83,6 +87,9 @@ TEST_P(RanksOf, LeaveTheSameFiles) {
   }
 }
 
+TEST_P(RanksOf, LeaveTheSameFiles) { leave_the_same_files("0"); }
+TEST_P(RanksOf, LeaveTheSameFilesWhereTheyShareWeights) { leave_the_same_files("1"); }
+
 INSTANTIATE_TEST_SUITE_P(
     All, RanksOf,
     ::testing::Values(Family{"llama_bf16", kLlama, "bf16"}, Family{"llama_fp8", kLlama, "fp8"},
@@ -90,6 +97,25 @@ INSTANTIATE_TEST_SUITE_P(
                       Family{"hybrid_bf16", kHybrid, "bf16"}, Family{"hybrid_fp8", kHybrid, "fp8"},
                       Family{"hybrid_mxfp4", kHybrid, "mxfp4"}, Family{"hybrid_nvfp4", kHybrid, "nvfp4"}),
     [](const auto& of) { return of.param.name; });
+
+/// Transforms, means and scales of whole tensors, for which masters travel instead of codes.
+TEST_F(Ranks, ShareWeightsWhateverIsMadeOfThem) {
+  for (const Words& precision :
+       {Words{"precision.rht={gemms: [fprop, dgrad, wgrad], size: 16}"}, Words{"precision.centre=true"},
+        Words{"precision.scale=eden"}, Words{"precision.scale=4/6"}, Words{"precision.storage=f32"}}) {
+    SCOPED_TRACE(precision[0]);
+    fs::remove_all(folder_ / "run");
+    Words more = precision;
+    more.emplace_back("parallel.zero=1");
+    const Outcome alone = run_tetrad(run_of(kLlama, "nvfp4", "run", more));
+    ASSERT_EQ(alone.exit_code, 0) << alone.err;
+    const auto expected = files("run");
+    rewind("run");
+    const Outcome together = run_ranks(4, {"train", "--resume", folder_.file("run")});
+    ASSERT_EQ(together.exit_code, 0) << together.err;
+    EXPECT_TRUE(files("run") == expected);
+  }
+}
 
 TEST_F(Ranks, GroupsDecideNotRanks) {
   ASSERT_EQ(run_tetrad(run_of(kLlama, "nvfp4", "four")).exit_code, 0);
@@ -105,18 +131,19 @@ TEST_F(Ranks, GroupsDecideNotRanks) {
 TEST_F(Ranks, WhatOneLosesAllGetBack) {
   ASSERT_EQ(run_tetrad(run_of(kHybrid, "nvfp4", "whole")).exit_code, 0);
   int run = 0;
-  for (const char* fault :
-       {"data.read=kill@20@rank1", "communicator.start=kill@9@rank3", "communicator.start=kill@70@rank2",
-        "checkpoint.rename=kill@2@rank0", "communicator.wait=kill@12@rank0"}) {
-    SCOPED_TRACE(fault);
-    const std::string name = "run-" + std::to_string(run++);
-    const Outcome killed =
-        run_ranks(4, run_of(kHybrid, "nvfp4", name), {std::string("TETRAD_FAILPOINTS=") + fault});
-    EXPECT_NE(killed.exit_code, 0);
-    const Outcome resumed = run_ranks(1 << run % 3, run_of(kHybrid, "nvfp4", name, {"--continue"}));
-    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-    expect_same_run("whole", name);
-  }
+  for (const char* zero : {"parallel.zero=0", "parallel.zero=1"})
+    for (const char* fault :
+         {"data.read=kill@20@rank1", "communicator.start=kill@9@rank3", "communicator.start=kill@70@rank2",
+          "checkpoint.rename=kill@2@rank0", "communicator.wait=kill@12@rank0"}) {
+      SCOPED_TRACE(fault);
+      const std::string name = "run-" + std::to_string(run++);
+      const Outcome killed =
+          run_ranks(4, run_of(kHybrid, "nvfp4", name, {zero}), {std::string("TETRAD_FAILPOINTS=") + fault});
+      EXPECT_NE(killed.exit_code, 0);
+      const Outcome resumed = run_ranks(1 << run % 3, run_of(kHybrid, "nvfp4", name, {"--continue", zero}));
+      ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+      expect_same_run("whole", name);
+    }
 }
 
 TEST_F(Ranks, ANumberThatIsNotFiniteIsEverybodys) {
@@ -139,12 +166,15 @@ TEST_F(Ranks, AFullDiskOfTheFirstCostsNothing) {
 /// Data that one rank can no longer read ends the run on all, with a checkpoint and the rank's name.
 TEST_F(Ranks, AnErrorOfOneIsSavedByAll) {
   ASSERT_EQ(run_tetrad(run_of(kLlama, "nvfp4", "whole")).exit_code, 0);
-  const Outcome failed =
-      run_ranks(2, run_of(kLlama, "nvfp4", "run"), {"TETRAD_FAILPOINTS=data.read=eio@30@rank1"});
-  EXPECT_NE(failed.exit_code, 0);
-  EXPECT_NE(failed.err.find("rank 1: "), std::string::npos) << failed.err;
-  finish("run");
-  expect_same_run("whole", "run");
+  for (const std::string zero : {"0", "1"}) {
+    const std::string run = "run-" + zero;
+    const Outcome failed = run_ranks(2, run_of(kLlama, "nvfp4", run, {"parallel.zero=" + zero}),
+                                     {"TETRAD_FAILPOINTS=data.read=eio@30@rank1"});
+    EXPECT_NE(failed.exit_code, 0);
+    EXPECT_NE(failed.err.find("rank 1: "), std::string::npos) << failed.err;
+    finish(run);
+    expect_same_run("whole", run);
+  }
 }
 
 TEST_F(Ranks, ARankThatHangsIsNamed) {

@@ -27,6 +27,7 @@ class HostMomentsOn : public ::testing::TestWithParam<std::string> {
     parameter->name = "weight " + std::to_string(size);
     parameter->shape = {size};
     parameter->is_linear = true;
+    parameter->band = {0, 1};
     parameter->value = backend_->make_tensor(DType::f32, 1, size);
     parameter->gradient = backend_->make_tensor(DType::f32, 1, size);
     parameters_.push_back(std::move(parameter));

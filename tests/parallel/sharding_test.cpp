@@ -50,6 +50,34 @@ TEST(Sharding, IsThisOne) {
   EXPECT_EQ(bands_of_rows(16, 16, 3), (Bands{{0, 16}, {16, 0}, {16, 0}}));
 }
 
+/// Sums over pieces are the same for any number of ranks because bands are made of whole pieces.
+TEST(Sharding, BandsAreNeighbouringPieces) {
+  for (const std::int64_t rows : {16, 48, 67, 80, 259, 512, 2048, 4096, 50257, 128256})
+    for (const std::int64_t turn : {0, 3, 77}) {
+      SCOPED_TRACE(::testing::Message() << rows << " rows, turn " << turn);
+      const Bands pieces = pieces_of_rows(rows, turn);
+      ASSERT_EQ(pieces.size(), static_cast<std::size_t>(kPieces));
+      for (const RowBand& piece : pieces)
+        EXPECT_TRUE(piece.count == 0 || piece.first % (rows >= 2048 ? 128 : 16) == 0) << piece.first;
+      for (int ranks = 1; ranks <= kPieces; ++ranks) {
+        const Bands bands = bands_of_pieces(pieces, ranks);
+        ASSERT_EQ(bands.size(), static_cast<std::size_t>(ranks));
+        std::int64_t next = 0;
+        std::size_t owned = 0;
+        for (const RowBand& band : bands) {
+          EXPECT_EQ(band.first, next);
+          next += band.count;
+          for (const RowBand& piece : pieces) owned += piece.count > 0 && contains(band, piece) ? 1 : 0;
+        }
+        EXPECT_EQ(next, rows);
+        EXPECT_EQ(owned, static_cast<std::size_t>(
+                             std::ranges::count_if(pieces, [](const RowBand& p) { return p.count > 0; })));
+      }
+      EXPECT_THROW(bands_of_pieces(pieces, kPieces + 1), Error);
+      EXPECT_THROW(bands_of_pieces(pieces, 0), Error);
+    }
+}
+
 TEST(Sharding, DealsSmallTensorsToAllRanksInTurn) {
   std::vector<std::int64_t> held(4);
   for (std::int64_t turn = 0; turn < 8; ++turn) {

@@ -134,7 +134,7 @@ TEST(MemoryPlan, RecomputesNoMoreBlocksThanItMust) {
     blocks.push_back(made.levers.recompute.of(std::ssize(blocks), letter));
     if (blocks.back() == Keep::nothing) last = blocks.size() - 1;
   }
-  MemoryCase c = memory_case(config);
+  MemoryCase c = memory_case(config, 1);
   c.levers = made.levers;
   c.host_moments = made.host_moments;
   const auto needed = [&] {
@@ -239,8 +239,7 @@ TEST(MemoryPlan, SaysWhatItCosts) {
   const std::string without_time =
       fmt::format("{:.1f} GB pinned on the host: {:.1f} GB each way per step, {:.2g} s", gigabytes, gigabytes,
                   moved.transfer_seconds);
-  EXPECT_TRUE(
-      describe(moved, config.model).ends_with(without_time + "; recompute none"))
+  EXPECT_TRUE(describe(moved, config.model).ends_with(without_time + "; recompute none"))
       << describe(moved, config.model);
   EXPECT_TRUE(describe(moved, config.model, 200 * moved.transfer_seconds)
                   .ends_with(without_time + " = 0.5 % of it; recompute none"));

@@ -10,6 +10,8 @@
 #include "tetrad/checkpoint/moment_conversion.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/safetensors.h"
+#include "tetrad/model/weight_shards.h"
+#include "tetrad/parallel/agreement.h"
 
 namespace tetrad {
 namespace {
@@ -51,12 +53,15 @@ void read_tensor(Backend& backend, const SafetensorsFile& file, const std::files
              fmt::join(info->shape, ", "), name_of(out.dtype()), fmt::join(parameter.shape, ", "));
   // Piece by piece: the file is mapped, and what is mapped and used stays in memory until it is dropped.
   constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-  const std::span<const std::byte> bytes = file.bytes(*info);
+  const auto row = static_cast<std::size_t>(parameter.cols() * bits_of(info->dtype) / 8);
+  const std::span<const std::byte> bytes =
+      file.bytes(*info).subspan(static_cast<std::size_t>(parameter.band.first) * row,
+                                static_cast<std::size_t>(parameter.band.count) * row);
   std::size_t written = 0;
   for (std::size_t at = 0; at < bytes.size(); at += kMostBytes) {
     const std::span<const std::byte> piece = bytes.subspan(at, std::min(kMostBytes, bytes.size() - at));
     if (values == Values::finite) check_finite(path, name, piece, at);
-    const auto first = static_cast<std::int64_t>(8 * at) / bits_of(info->dtype);
+    const auto first = parameter.first_element() + static_cast<std::int64_t>(8 * at) / bits_of(info->dtype);
     const std::span<const std::byte> converted =
         converts ? conversion->convert(piece, info->dtype, first) : piece;
     backend.upload(converted, out.bytes().subspan(written, converted.size()));
@@ -119,14 +124,30 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
   contents.step = state.step;
   contents.build = state.build;
   contents.run = state.identity.id;
-  for (int thread = 0; thread < kHashThreads; ++thread)
+  WeightShards* const shards = decoder.shards();
+  const bool is_first = shards == nullptr || shards->ranks().rank() == 0;
+  for (int thread = 0; shards == nullptr && thread < kHashThreads; ++thread)
     contents.readers.push_back(decoder.backend().make_reader());
   std::vector<NamedTensor>& model = contents.tensor_files[kModelFile];
   std::vector<NamedTensor>& moments = contents.tensor_files[kOptimizerFile];
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
     const Parameter& parameter = *decoder.parameters()[i];
     const auto tensor = [&](const char* suffix, const Tensor& of) {
-      return NamedTensor{parameter.name + suffix, of.dtype(), parameter.shape, of.bytes()};
+      NamedTensor named{parameter.name + suffix, of.dtype(), parameter.shape, of.bytes()};
+      if (shards == nullptr) return named;
+      std::span<std::byte> whole;
+      if (is_first) {
+        whole =
+            contents.memory
+                .emplace_back(static_cast<std::size_t>(parameter.gradient.size() * bits_of(of.dtype()) / 8))
+                .span<std::byte>();
+        named.bytes = whole;
+      }
+      if (parameter.shards != nullptr)
+        shards->collect(parameter, of, whole);
+      else if (is_first)
+        decoder.backend().download(of.bytes(), whole);
+      return named;
     };
     model.push_back(tensor("", parameter.value));
     moments.push_back(tensor(".first", optimizer.moments(i).first));

@@ -56,7 +56,9 @@ struct SnapshotTexts {
   std::string tokenizer;  //!< tokenizer.json; empty: none
 };
 
-/// The tensors are borrowed from decoder and optimizer: to be read before the next update. Nothing is copied.
+/// The tensors are borrowed from decoder and optimizer: to be read before the next update. Nothing is copied,
+/// unless ranks share the weights: then all of them call this, and rank 0 gets copies of everything in the
+/// program's memory, the others nothing.
 CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
                                  const SnapshotTexts& texts);
 
@@ -64,7 +66,7 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
 /// as the update before the checkpoint would have done.
 enum class MomentTypes : std::uint8_t { same, may_change };
 
-/// Throws Error (no_checkpoint) if the files do not fit the model.
+/// Of what ranks share, each reads its own. Throws Error (no_checkpoint) if the files do not fit the model.
 RunState load_snapshot(const std::filesystem::path& checkpoint, Decoder& decoder, AdamWOptimizer& optimizer,
                        MomentTypes types = MomentTypes::same);
 

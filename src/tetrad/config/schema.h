@@ -299,6 +299,14 @@ void describe(V& v, TrainConfig& c) {
 }
 
 template <class V>
+void describe(V& v, ParallelConfig& c) {
+  v.field("zero", c.zero,
+          "what several ranks share instead of each having it whole (ZeRO): 0: nothing; 1: f32 weights and "
+          "moments, of which each has some rows. The results are the same",
+          between(0, 1));
+}
+
+template <class V>
 void describe(V& v, RunConfig& c) {
   v.field("backend", c.backend, "auto, cpu or cuda", one_of({"auto", "cpu", "cuda"}));
   v.field("threads", c.threads, "0: all cores", between(0, 4096));
@@ -335,6 +343,7 @@ void describe(V& v, Config& c) {
   v.field("optim", c.optim, "AdamW");
   v.field("schedule", c.schedule, "of the learning rate");
   v.field("train", c.train, "how long, in which portions");
+  v.field("parallel", c.parallel, "on several ranks");
   v.field("run", c.run, "where");
 }
 

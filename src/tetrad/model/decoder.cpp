@@ -8,6 +8,7 @@
 
 #include "tetrad/core/error.h"
 #include "tetrad/model/initialize.h"
+#include "tetrad/model/weight_shards.h"
 
 namespace tetrad {
 namespace {
@@ -31,7 +32,9 @@ ModelConfig validated(ModelConfig config) {
   return config;
 }
 
-std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec& spec) {
+/// `turn` is different for each.
+std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec& spec, std::int64_t turn,
+                                          WeightShards* shards) {
   const auto& shape = spec.shape;
   const std::int64_t rows = shape.size() > 1 ? shape[0] : 1;
   const std::int64_t cols = std::accumulate(shape.begin() + (shape.size() > 1 ? 1 : 0), shape.end(),
@@ -39,7 +42,13 @@ std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec&
   auto parameter = std::make_unique<Parameter>();
   parameter->name = spec.full_name();
   parameter->shape = shape;
-  parameter->value = backend.make_tensor(DType::f32, rows, cols);
+  parameter->band = {0, rows};
+  if (spec.may_be_shared()) {
+    parameter->pieces = pieces_of_rows(rows, turn);
+    parameter->shards = shards;
+  }
+  if (parameter->shards != nullptr) parameter->band = shards->own_band(parameter->pieces);
+  parameter->value = backend.make_tensor(DType::f32, parameter->band.count, cols);
   parameter->gradient = backend.make_tensor(DType::f32, rows, cols);
   parameter->decay = spec.decays;
   parameter->is_linear = spec.is_linear;
@@ -51,7 +60,7 @@ std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec&
 }  // namespace
 
 Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
-                 DType storage, const MemoryLevers& levers)
+                 DType storage, const MemoryLevers& levers, WeightShards* shards)
     : backend_(backend),
       config_(validated(std::move(config))),
       batch_(batch),
@@ -62,7 +71,7 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
                 levers.residual_on_host) {
   ParameterIndex by_name;
   for (const ParameterSpec& spec : model_parameters(config_)) {
-    parameters_.push_back(make_parameter(backend_, spec));
+    parameters_.push_back(make_parameter(backend_, spec, std::ssize(parameters_), shards));
     by_name.emplace(parameters_.back()->name, parameters_.back().get());
   }
   embedding_ = by_name.at("embedding.weight");
@@ -109,11 +118,24 @@ void Decoder::clear_gradients() {
 
 MatrixView Decoder::head_weight() {
   const Parameter& head = head_parameter();
+  if (head.shards != nullptr) {
+    if (head_version_ != head.version) head.shards->gather_values(head, storage_, head_copy_);
+    head_version_ = head.version;
+    return head_copy_.const_view();
+  }
   if (storage_ == DType::f32) return head.value.const_view();
   if (head_copy_.size() == 0) head_copy_ = backend_.make_tensor(storage_, config_.vocab, config_.hidden);
   if (head_version_ != head.version) backend_.cast({head.value.const_view(), head_copy_.view()});
   head_version_ = head.version;
   return head_copy_.const_view();
+}
+
+const float* Decoder::embedding_table() {
+  if (embedding_->shards == nullptr) return embedding_->value.f32();
+  if (table_version_ != embedding_->version)
+    embedding_->shards->gather_values(*embedding_, DType::f32, table_);
+  table_version_ = embedding_->version;
+  return table_.f32();
 }
 
 void Decoder::check_count(std::size_t count) const {
@@ -141,7 +163,7 @@ void Decoder::upload(std::span<const std::int32_t> tokens, std::span<const std::
 MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
   pass.document_starts = has_documents_ ? document_starts_.i32() : nullptr;
   MutableMatrixView x = residual_.begin(0, count);
-  backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_->value.f32(), config_.vocab, x});
+  backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_table(), config_.vocab, x});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const TraceRange range(pass.trace, "forward of block", static_cast<std::int64_t>(i));
     if (pass.training) residual_.save(i);
@@ -262,7 +284,7 @@ void Decoder::extend(Pass& pass, std::span<const NewTokens> sequences, const Log
   check_tokens(tokens, config_.vocab);
   Tensor ids = backend_.make_tensor(DType::i32, 1, count);
   backend_.upload(std::as_bytes(std::span(tokens)), ids.bytes());
-  backend_.embedding(EmbeddingForward{ids.i32(), embedding_->value.f32(), config_.vocab, x.view()});
+  backend_.embedding(EmbeddingForward{ids.i32(), embedding_table(), config_.vocab, x.view()});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     for (std::size_t p = 0; p < parts.size(); ++p) parts[p].state = sequences[p].session->states_[i].get();
     blocks_[i]->extend(pass, x.const_view(), y.view(), parts);

@@ -50,14 +50,17 @@ class Decoder {
  public:
   /// Room for microbatches of up to `batch` sequences of `sequence` tokens; activations are stored as
   /// `storage`.
+  /// `shards`: of ranks that share the weights; null: this one has all of them.
   Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
-          DType storage = DType::bf16, const MemoryLevers& levers = {});
+          DType storage = DType::bf16, const MemoryLevers& levers = {}, WeightShards* shards = nullptr);
 
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return backend_; }
   /// Tokens of a sequence of a microbatch.
   std::int64_t sequence() const { return sequence_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() { return parameters_; }
+  /// Null: this rank has all weights.
+  WeightShards* shards() const { return embedding_->shards; }
   std::vector<Linear*> linears();
 
   /// Random weights that depend on the seed and on each parameter's name and shape only.
@@ -114,6 +117,8 @@ class Decoder {
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
   MatrixView head_weight();
+  /// All rows, f32.
+  const float* embedding_table();
 
   Backend& backend_;
   ModelConfig config_;
@@ -135,6 +140,8 @@ class Decoder {
   Tensor losses_;                   //!< one per token, f32
   Tensor head_copy_;                //!< the head's weights in the storage type
   std::uint64_t head_version_ = 0;  //!< version of the head that was copied
+  Tensor table_;                    //!< the embedding, if ranks share it
+  std::uint64_t table_version_ = 0;
 };
 
 }  // namespace tetrad

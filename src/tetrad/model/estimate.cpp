@@ -8,9 +8,11 @@
 #include <numeric>
 #include <utility>
 
+#include "tetrad/core/checked.h"
 #include "tetrad/model/residual_stream.h"
 #include "tetrad/model/scratch.h"
 #include "tetrad/ops/adamw.h"
+#include "tetrad/parallel/sharding.h"
 
 namespace tetrad {
 namespace {
@@ -233,6 +235,14 @@ std::vector<std::int64_t> moment_sizes(const std::vector<ParameterSize>& paramet
   return sizes;
 }
 
+/// What the one of so many ranks has that has most.
+std::vector<ParameterSize> own_part(std::vector<ParameterSize> parameters, int shards) {
+  for (ParameterSize& parameter : parameters)
+    if (parameter.may_be_shared)
+      parameter.elements = parameter.elements * ceil_div(std::int64_t{kPieces}, shards) / kPieces;
+  return parameters;
+}
+
 }  // namespace
 
 std::vector<ParameterSize> parameter_sizes(const ModelConfig& config) {
@@ -240,7 +250,7 @@ std::vector<ParameterSize> parameter_sizes(const ModelConfig& config) {
   for (const ParameterSpec& parameter : model_parameters(config))
     sizes.push_back(
         {std::accumulate(parameter.shape.begin(), parameter.shape.end(), std::int64_t{1}, std::multiplies()),
-         parameter.is_linear});
+         parameter.is_linear, parameter.may_be_shared()});
   return sizes;
 }
 
@@ -284,12 +294,16 @@ MemoryEstimator::Phase MemoryEstimator::make_phase(const Recipe& recipe, double 
 
 MemoryEstimate MemoryEstimator::estimate_in(const Phase& phase, const MemoryCase& c) const {
   MemoryEstimate estimate;
-  for (const ParameterSize& parameter : parameters_) estimate.weights += 4 * as_double(parameter.elements);
-  estimate.gradients = estimate.weights * (1 + c.waiting_gradients);
-  estimate.moments_on_host = as_double(host_moments(c.moments, c.host_moments));
-  estimate.optimizer = as_double(moment_bytes(parameters_, c.moments)) - estimate.moments_on_host;
+  const std::vector<ParameterSize> own = own_part(parameters_, c.shards);
+  for (const ParameterSize& parameter : own) estimate.weights += 4 * as_double(parameter.elements);
+  for (const ParameterSize& parameter : parameters_)
+    estimate.gradients += 4 * as_double(parameter.elements) * (1 + c.waiting_gradients);
+  estimate.moments_on_host = as_double(host_moments(c.moments, c.host_moments, c.shards));
+  estimate.optimizer = as_double(moment_bytes(own, c.moments)) - estimate.moments_on_host;
   if (c.storage != DType::f32)
     estimate.operands = bits_of(c.storage) / 8.0 * as_double(config_.vocab) * as_double(config_.hidden);
+  if (c.shards > 1)  // the embedding as everybody reads it
+    estimate.operands += 4 * as_double(config_.vocab) * as_double(config_.hidden);
   for (const BlockKind& kind : phase.kinds)
     for (std::size_t i = 0; i < kind.linears.size(); ++i)
       estimate.operands +=
@@ -324,8 +338,8 @@ MemoryEstimate MemoryEstimator::estimate(const MemoryCase& c) const {
   return most;
 }
 
-std::int64_t MemoryEstimator::host_moments(DType moments, std::int64_t bytes) const {
-  const std::vector<std::int64_t> sizes = moment_sizes(parameters_, moments);
+std::int64_t MemoryEstimator::host_moments(DType moments, std::int64_t bytes, int shards) const {
+  const std::vector<std::int64_t> sizes = moment_sizes(own_part(parameters_, shards), moments);
   const std::vector<bool> on_host = moments_on_host(sizes, bytes);
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i)

@@ -44,6 +44,7 @@ struct MemoryCase {
   std::int64_t sequence;
   DType storage = DType::bf16;
   int waiting_gradients = 0;  //!< copies of the gradients besides those that microbatches add to
+  int shards = 1;             //!< ranks that share weights and moments: this is one of those
   MemoryLevers levers = {};
   bool telemetry = false;
   bool document_mask = false;
@@ -54,6 +55,7 @@ struct MemoryCase {
 struct ParameterSize {
   std::int64_t elements;
   bool is_linear;
+  bool may_be_shared;  //!< by ranks
 };
 std::vector<ParameterSize> parameter_sizes(const ModelConfig& config);
 
@@ -69,8 +71,9 @@ class MemoryEstimator {
   /// The peak of a run: of the times between the switches of the recipe's schedule, that which needs most.
   MemoryEstimate estimate(const MemoryCase& c) const;
 
-  /// Bytes of moments that are on the host if at least `bytes` are to be: of whole tensors.
-  std::int64_t host_moments(DType moments, std::int64_t bytes) const;
+  /// Bytes of moments that are on the host if at least `bytes` are to be: of whole tensors, or all that this
+  /// rank has of them.
+  std::int64_t host_moments(DType moments, std::int64_t bytes, int shards = 1) const;
 
  private:
   /// Blocks of the same letter and precision, which need the same if they keep the same.

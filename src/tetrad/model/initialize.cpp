@@ -28,15 +28,17 @@ std::vector<float> fill(Threads& threads, const Parameter& parameter, std::uint6
   constexpr std::int64_t kPiece = 1 << 14;
   const std::uint32_t name = hash_of(parameter.name);
   const std::int64_t size = parameter.value.size();
+  const std::int64_t before = parameter.first_element();
   std::vector<float> values(static_cast<std::size_t>(size));
   float* out = values.data();
   threads.parallel_for((size + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(size, (piece + 1) * kPiece); ++i) {
       constexpr std::uint32_t kPurpose =
           0x494E4954;  // keeps these bits apart from those of other uses of the seed
-      const PhiloxWords words =
-          philox4x32_10({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), name, kPurpose},
-                        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+      const std::int64_t place = before + i;
+      const PhiloxWords words = philox4x32_10(
+          {static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32), name, kPurpose},
+          {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
       out[i] = static_cast<float>(value(words));
     }
   });

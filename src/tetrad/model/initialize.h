@@ -13,7 +13,8 @@
 namespace tetrad {
 
 /// Matrices are normal with config.init_std, those that write to the residual stream divided by sqrt(number
-/// of blocks); norms are 1; Mamba-2's own parameters as their authors draw them (docs/architecture.md).
+/// of blocks); norms are 1; Mamba-2's own parameters as their authors draw them (docs/architecture.md). Of a
+/// shared matrix, the rows of this rank.
 std::vector<float> initial_values(Threads& threads, const Parameter& parameter, const ModelConfig& config,
                                   std::uint64_t seed);
 

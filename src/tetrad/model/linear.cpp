@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "tetrad/model/weight_shards.h"
+
 namespace tetrad {
 
 Linear::Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
@@ -46,7 +48,12 @@ void Linear::take_note(Pass& pass, const LinearStats& stats, std::initializer_li
   }
 }
 
-GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached) {
+MatrixView Linear::weight_values() {
+  return weight_.shards != nullptr ? weight_.shards->masters(weight_) : weight_.value.const_view();
+}
+
+GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached,
+                                   bool statistics_wanted) {
   const MatrixView weight = weight_.value.const_view();
   const std::optional<QuantSpec> spec = call.spec(operand);
   const std::uint64_t seed = call.key.seed_of(operand);
@@ -59,18 +66,22 @@ GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, Cach
   cached.seed = seed;
   cached.spec = spec;
   if (operand == Operand::dgrad_w && call.precision.dgrad_requantizes()) {
-    weight_operand(call, Operand::fprop_w, fprop_weight_);
+    weight_operand(call, Operand::fprop_w, fprop_weight_, statistics_wanted);
     const MatrixView values = linear_weight_values(call, fprop_weight_.form, storage_, scratch_.operands());
     return linear_weight(call, operand, values, storage_, cached.form, weight_form_);
   }
-  return linear_weight(call, operand, weight, storage_, cached.form, weight_form_);
+  if (weight_.shards == nullptr)
+    return linear_weight(call, operand, weight, storage_, cached.form, weight_form_);
+  weight_.shards->make_form(call, operand, weight_, storage_, statistics_wanted, cached.form);
+  return tetrad::weight_operand(operand, weight, cached.form);
 }
 
 /// W^T [in, out].
-GemmOperand Linear::dgrad_weight(const LinearCall& call) {
-  if (!call.precision.weight_form_shared()) return weight_operand(call, Operand::dgrad_w, dgrad_weight_);
+GemmOperand Linear::dgrad_weight(const LinearCall& call, bool statistics_wanted) {
+  if (!call.precision.weight_form_shared())
+    return weight_operand(call, Operand::dgrad_w, dgrad_weight_, statistics_wanted);
   dgrad_weight_ = {};
-  return weight_operand(call, Operand::fprop_w, fprop_weight_).transposed();
+  return weight_operand(call, Operand::fprop_w, fprop_weight_, statistics_wanted).transposed();
 }
 
 void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y, const AmaxReport* amax) {
@@ -81,11 +92,12 @@ void Linear::forward(Pass& pass, const MatrixView& x, const MutableMatrixView& y
   // Codes that would not be kept are made when they are needed, unless statistics are wanted now.
   const bool saves =
       pass.training && (!is_quantized || keep_ != Keep::nothing || pass.again || pass.telemetry);
-  LinearForward op{x, weight_operand(call, Operand::fprop_w, fprop_weight_), y, scratch_.operands()};
+  LinearForward op{x, weight_operand(call, Operand::fprop_w, fprop_weight_, pass.telemetry_in_step), y,
+                   scratch_.operands()};
   if (saves) op.saved_codes = &packed_input();
   op.amax = amax;
   op.mean = &mean();
-  op.weight_values = weight_.value.const_view();
+  if (precision.centres()) op.weight_values = weight_values();
   const LinearSaved saved = linear_forward(call, op);
   if (saves) saved_ = saved;
   if (saves && !is_quantized) packed_x_ = {};  // from before the recipe's schedule changed
@@ -110,7 +122,7 @@ void Linear::backward(Pass& pass, const MatrixView& dy, const MutableMatrixView*
   const LinearCall call = make_call(pass, precision, stats);
   LinearBackward op{dy, saved_, scratch_.operands()};
   if (dx != nullptr) {
-    op.weight = dgrad_weight(call);
+    op.weight = dgrad_weight(call, pass.telemetry_in_step);
     op.dx = *dx;
   }
   op.dw = weight_.gradient.view();

@@ -50,8 +50,8 @@ class Linear {
 
   const std::string& name() const { return name_; }
   LayerId layer_id() const { return {name_, block_, out_features()}; }
-  std::int64_t in_features() const { return weight_.value.cols(); }
-  std::int64_t out_features() const { return weight_.value.rows(); }
+  std::int64_t in_features() const { return weight_.cols(); }
+  std::int64_t out_features() const { return weight_.rows(); }
   /// Bytes that this layer holds between forward and backward.
   std::size_t saved_bytes() const;
 
@@ -66,8 +66,12 @@ class Linear {
   };
 
   LinearCall make_call(const Pass& pass, const LinearPrecision& precision, LinearStats& stats) const;
-  GemmOperand weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached);
-  GemmOperand dgrad_weight(const LinearCall& call);
+  /// All rows of the masters.
+  MatrixView weight_values();
+  /// `statistics_wanted`: by some rank, if several share the weight.
+  GemmOperand weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached,
+                             bool statistics_wanted);
+  GemmOperand dgrad_weight(const LinearCall& call, bool statistics_wanted);
   /// Passes on what quantizers reported, in this order.
   void take_note(Pass& pass, const LinearStats& stats, std::initializer_list<Operand> order) const;
   QuantizedTensor& packed_input() {

@@ -42,6 +42,8 @@ struct ParameterSpec {
   std::vector<ParameterPart> parts = {};  //!< empty: one
   std::int64_t block = -1;                //!< index in the pattern; -1: outside of blocks
 
+  /// Whether ranks may share it by rows: matrices that products read, and the embedding, nearly all there is.
+  bool may_be_shared() const { return is_linear || (block < 0 && shape.size() > 1); }
   /// "blocks.3.qkv.weight"
   std::string full_name() const;
   /// The name of its linear layer within the block: "qkv".

@@ -33,6 +33,7 @@ struct Pass {
   bool training = false;  //!< keep what the backward pass needs
   bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;
+  bool telemetry_in_step = false;                 //!< in some pass of this step, of any rank
   bool every_element = false;                     //!< behind the telemetry, instead of a sample
   const std::int32_t* document_starts = nullptr;  //!< of the microbatch (ops/documents.h), set by the decoder
 

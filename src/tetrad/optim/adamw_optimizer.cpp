@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/optim/adamw_optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
+
+#include "tetrad/model/weight_shards.h"
 
 namespace tetrad {
 
@@ -36,20 +40,66 @@ AdamWOptimizer::AdamWOptimizer(Backend& backend, const std::vector<std::unique_p
     Parameter& parameter = *parameters_[i];
     moments_.push_back({zeros(parameter, on_host[i]), zeros(parameter, on_host[i])});
     Moments& moments = moments_.back();
+    if (parameter.shards != nullptr) shards_ = parameter.shards;
+    const std::int64_t cols = parameter.cols();
+    const auto sum = [&](const RowBand& rows) {
+      if (rows.count > 0)
+        summed_.push_back({.gradient = parameter.gradient.f32() + rows.first * cols,
+                           .size = rows.count * cols,
+                           .parameter = static_cast<std::uint32_t>(i)});
+    };
+    for (const RowBand& piece : parameter.pieces)
+      if (contains(parameter.band, piece)) sum(piece);
+    if (parameter.pieces.empty()) sum(parameter.band);
+    if (parameter.band.count == 0) continue;
     tensors_.push_back({.weight = parameter.value.f32(),
-                        .gradient = parameter.gradient.f32(),
+                        .gradient = parameter.gradient.f32() + parameter.first_element(),
                         .first_moment = moments.first.bytes().data(),
                         .second_moment = moments.second.bytes().data(),
                         .size = parameter.value.size(),
                         .decay = parameter.decay,
                         .moments_on_host = on_host[i],
                         .moments = moments.first.dtype(),
-                        .parameter = static_cast<std::uint32_t>(i)});
+                        .parameter = static_cast<std::uint32_t>(i),
+                        .first = parameter.first_element()});
   }
 }
 
+std::vector<double> AdamWOptimizer::squares() {
+  const std::vector<std::vector<double>> all = of_all_ranks(backend_.squared_norms(summed_));
+  // Pieces in their order, which is that of the ranks that have them: the sum is that of one rank alone.
+  std::vector<std::size_t> next(all.size(), 0);
+  std::vector<double> sums(parameters_.size(), 0.0);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = *parameters_[i];
+    const std::vector<RowBand> summed =
+        parameter.pieces.empty() ? std::vector{parameter.band} : parameter.pieces;
+    const std::vector<RowBand> bands =
+        parameter.shards != nullptr ? shards_->bands(parameter) : std::vector(all.size(), parameter.band);
+    for (const RowBand& rows : summed) {
+      if (rows.count == 0) continue;
+      double sum = 0;
+      for (std::size_t rank = all.size(); rank-- > 0;)  // all who have these rows have found the same
+        if (contains(bands[rank], rows)) sum = all[rank][next[rank]++];
+      sums[i] += sum;
+    }
+  }
+  return sums;
+}
+
+std::vector<std::vector<double>> AdamWOptimizer::of_all_ranks(const std::vector<double>& own) const {
+  if (shards_ == nullptr) return {own};
+  std::vector<std::vector<double>> all;
+  const auto* bytes = reinterpret_cast<const char*>(own.data());
+  for (const std::string& one : shards_->ranks().share({bytes, own.size() * sizeof(double)})) {
+    std::vector<double>& values = all.emplace_back(one.size() / sizeof(double));
+    std::memcpy(values.data(), one.data(), one.size());
+  }
+  return all;
+}
+
 AdamWOptimizer::GradientReport AdamWOptimizer::inspect() {
-  const std::vector<double> squares = backend_.squared_norms(tensors_);
+  const std::vector<double> squares = this->squares();
   GradientReport report;
   for (std::size_t i = 0; i < squares.size(); ++i)
     if (!std::isfinite(squares[i]) && report.first_non_finite.empty())

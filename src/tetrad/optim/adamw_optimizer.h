@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// AdamW over all parameters of a model, with clipping by the global norm.
+// AdamW over all parameters of a model, with clipping by the global norm. Where ranks share the weights, each
+// updates its own and has the moments of those alone.
 
 #include <cstdint>
 #include <memory>
@@ -23,7 +24,7 @@ class AdamWOptimizer {
   AdamWOptimizer(Backend& backend, const std::vector<std::unique_ptr<Parameter>>& parameters,
                  OptimConfig config, std::int64_t host_moments = 0, std::uint64_t seed = 0);
 
-  /// What the gradients look like before they are used.
+  /// What the gradients look like before they are used, those of all ranks.
   struct GradientReport {
     double norm = 0;               //!< norm of all gradients together
     std::string first_non_finite;  //!< name of the first parameter with a NaN or infinity; empty: none
@@ -34,7 +35,7 @@ class AdamWOptimizer {
   void step(std::int64_t step, double learning_rate, double norm);
 
   struct Moments {
-    Tensor first, second;  //!< as large as the parameter; f32 or BF16
+    Tensor first, second;  //!< as large as the parameter's value; f32 or BF16
   };
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
   Moments& moments(std::size_t parameter) { return moments_[parameter]; }
@@ -44,12 +45,19 @@ class AdamWOptimizer {
   }
 
  private:
+  /// Sums of the squares of gradients, by parameter.
+  std::vector<double> squares();
+  /// What every rank has found, in the order of its `summed_`.
+  std::vector<std::vector<double>> of_all_ranks(const std::vector<double>& own) const;
+
   Backend& backend_;
   const std::vector<std::unique_ptr<Parameter>>& parameters_;
   OptimConfig config_;
   std::uint64_t seed_;
   std::vector<Moments> moments_;
-  std::vector<AdamWTensor> tensors_;
+  std::vector<AdamWTensor> tensors_;  //!< what this rank updates
+  std::vector<AdamWTensor> summed_;   //!< the gradients among them, piece by piece
+  WeightShards* shards_ = nullptr;    //!< of the parameters; null: this rank has everything
 };
 
 }  // namespace tetrad

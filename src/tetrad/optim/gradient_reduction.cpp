@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tetrad/model/weight_shards.h"
+
 namespace tetrad {
 namespace {
 
@@ -13,6 +15,14 @@ constexpr std::size_t kBucketBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// The elements of a parameter that each rank adds up.
+std::vector<RowBand> parts_of(const Parameter& parameter, int ranks) {
+  if (parameter.shards == nullptr) return bands_of_rows(parameter.gradient.size(), 1, ranks);
+  std::vector<RowBand> parts = parameter.shards->bands(parameter);
+  for (RowBand& part : parts) part = {part.first * parameter.cols(), part.count * parameter.cols()};
+  return parts;
+}
 
 }  // namespace
 
@@ -26,7 +36,7 @@ GradientReduction::GradientReduction(Backend& backend, Communicator& ranks,
     if (buckets_.empty() || buckets_.back().bytes >= kBucketBytes) buckets_.push_back({i, i});
     Bucket& bucket = buckets_.back();
     bucket.last = i + 1;
-    parts_.push_back(bands_of_rows(parameters_[i]->gradient.size(), 1, ranks_.size()));
+    parts_.push_back(parts_of(*parameters_[i], ranks_.size()));
     bucket.bytes += count * aligned(bytes_of(i, ranks_.rank()).size());
     largest = std::max(largest, bucket.bytes);
   }
@@ -77,6 +87,7 @@ void GradientReduction::add(const Bucket& bucket, Buffer& received) {
 std::vector<Gather> GradientReduction::gathers(const Bucket& bucket) const {
   std::vector<Gather> all;
   for (std::size_t i = bucket.first; i < bucket.last; ++i) {
+    if (parameters_[i]->shards != nullptr) continue;
     Gather& gather = all.emplace_back();
     for (int rank = 0; rank < ranks_.size(); ++rank) gather.receive.push_back(bytes_of(i, rank));
     gather.send = gather.receive[static_cast<std::size_t>(ranks_.rank())];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The gradients of all ranks become their sum. Transports move parts of them, which are added in the order of
-// ranks' tree: the sum is that of one rank with everybody's groups (ops/ordered_sum.h).
+// ranks' tree: the sum is that of one rank with everybody's groups (ops/ordered_sum.h). Of a matrix that
+// ranks share, each gets the sum of its own rows.
 
 #include <cstddef>
 #include <memory>
@@ -20,7 +21,7 @@ class GradientReduction {
   GradientReduction(Backend& backend, Communicator& ranks,
                     const std::vector<std::unique_ptr<Parameter>>& parameters);
 
-  /// Every rank's gradients become the sum of all. All ranks call it.
+  /// Every rank's gradients become the sum of all, where it has the weights. All ranks call it.
   void reduce();
 
  private:

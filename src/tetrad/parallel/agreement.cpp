@@ -45,9 +45,9 @@ std::vector<double> dealt(Communicator& ranks, std::int64_t count,
   std::vector<double> values(static_cast<std::size_t>(count));
   const auto at = [](auto& all, std::int64_t i) -> auto& { return all[static_cast<std::size_t>(i)]; };
   std::string own;  // the bytes of its values
-  for (std::int64_t i = ranks.rank(); i < count; i += ranks.size()) {
-    at(values, i) = compute(i);
-    own.append(reinterpret_cast<const char*>(&at(values, i)), sizeof(double));
+  for (std::int64_t first = 0; first < count; first += ranks.size()) {
+    const double value = compute(std::min(first + ranks.rank(), count - 1));
+    own.append(reinterpret_cast<const char*>(&value), sizeof(double));
   }
   const std::vector<std::string> all = ranks.share(own);
   for (std::int64_t i = 0; i < count; ++i) {

@@ -113,6 +113,12 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
+/// How ranks share a run. The results are the same.
+struct ParallelConfig {
+  std::int64_t zero = 0;  //!< 0: every rank has everything; 1: weights and moments are shared
+  friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
+};
+
 struct Config {
   ModelConfig model;
   PrecisionConfig precision;
@@ -120,6 +126,7 @@ struct Config {
   OptimConfig optim;
   ScheduleConfig schedule;
   TrainConfig train;
+  ParallelConfig parallel;
   RunConfig run;
   friend bool operator==(const Config&, const Config&) = default;
 };

@@ -71,10 +71,11 @@ struct Step {
 
 class Planner {
  public:
-  Planner(const Config& config, const MemoryTraits& traits, const Room& room)
+  Planner(const Config& config, const MemoryTraits& traits, const Room& room, int ranks)
       : config_(config),
         traits_(traits),
         room_(room),
+        case_(memory_case(config, ranks)),
         recipe_(config.precision, config.model.blocks()),
         estimator_(config.model, recipe_, traits) {}
 
@@ -103,7 +104,7 @@ class Planner {
   Draft as_told() const {
     const auto& [moments, weights, residual] = config_.train.memory;
     Draft draft;
-    draft.levers.weights_as_codes = weights == "codes";
+    draft.levers.weights_as_codes = weights == "codes" || case_.shards > 1;  // they travel as codes
     draft.levers.residual_on_host = residual == "host";
     if (moments == "host") draft.moments = Moments::on_host;
     if (config_.train.recompute == "auto")
@@ -133,7 +134,7 @@ class Planner {
   void add_block_steps(std::vector<Step>& steps) const {
     const std::string& pattern = config_.model.pattern;
     const auto kept = [&](Keep keep) {
-      MemoryCase c = memory_case(config_);
+      MemoryCase c = case_;
       c.levers.recompute = RecomputePlan(std::vector(pattern.size(), keep));
       return estimator_.estimate(c).kept_by_block;
     };
@@ -170,12 +171,13 @@ class Planner {
 
   /// With as many moments on the host as the draft says or must be.
   MemoryPlan with(const Draft& draft) const {
-    MemoryCase c = memory_case(config_);
+    MemoryCase c = case_;
     c.levers = draft.levers;
     if (!draft.blocks.empty()) c.levers.recompute = RecomputePlan(draft.blocks);
-    const std::int64_t all = estimator_.host_moments(c.moments, std::numeric_limits<std::int64_t>::max());
+    const std::int64_t all =
+        estimator_.host_moments(c.moments, std::numeric_limits<std::int64_t>::max(), c.shards);
     const auto moving = [&](std::int64_t bytes) {
-      c.host_moments = estimator_.host_moments(c.moments, bytes);
+      c.host_moments = estimator_.host_moments(c.moments, bytes, c.shards);
       MemoryPlan plan{c.levers, c.host_moments, estimator_.estimate(c)};
       plan.fits_device = !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
       plan.fits_host = !room_.host || plan.estimate.host() <= static_cast<double>(*room_.host);
@@ -193,6 +195,7 @@ class Planner {
   const Config& config_;
   const MemoryTraits& traits_;
   const Room& room_;
+  MemoryCase case_;
   Recipe recipe_;
   MemoryEstimator estimator_;
 };
@@ -215,16 +218,17 @@ Room room_for(const RunConfig& config, const Backend* backend) {
   return room;
 }
 
-MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room) {
-  return Planner(config, traits, room).plan();
+MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room, int ranks) {
+  return Planner(config, traits, room, ranks).plan();
 }
 
-MemoryPlan plan_memory(const Config& config, const Backend& backend) {
-  return plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend));
+MemoryPlan plan_memory(const Config& config, const Backend& backend, int ranks) {
+  return plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend), ranks);
 }
 
-std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room) {
-  const MemoryPlan plan = plan_memory(config, traits, room);
+std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room,
+                                    int ranks) {
+  const MemoryPlan plan = plan_memory(config, traits, room, ranks);
   if (plan.fits()) return std::nullopt;
   std::string text = fmt::format("this run needs about {:.1f} GB of memory", in_gb(plan.estimate.total()));
   if (room.device) text += fmt::format(", and {:.1f} GB are free", in_gb(static_cast<double>(*room.device)));
@@ -235,7 +239,7 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
   Config free = config;
   free.train.memory = {};
   free.train.recompute = "auto";
-  const MemoryPlan nearest = plan_memory(free, traits, room);
+  const MemoryPlan nearest = plan_memory(free, traits, room, ranks);
   if (nearest.fits())
     return text + fmt::format(": train.memory=auto train.recompute=auto would fit ({})",
                               describe(nearest, config.model));
@@ -246,8 +250,8 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
                     in_gb(nearest.estimate.total()), describe(nearest, config.model));
 }
 
-std::optional<std::string> shortage(const Config& config, const Backend& backend) {
-  return shortage(config, memory_traits(backend.name()), room_for(config.run, &backend));
+std::optional<std::string> shortage(const Config& config, const Backend& backend, int ranks) {
+  return shortage(config, memory_traits(backend.name()), room_for(config.run, &backend), ranks);
 }
 
 std::string describe(const MemoryPlan& plan, const ModelConfig& model, std::optional<double> step_seconds) {

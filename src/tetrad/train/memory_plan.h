@@ -42,13 +42,14 @@ struct MemoryPlan {
 
 /// The cheapest plan that the configuration allows and that fits: steps in the order of their cost for each
 /// GB, as few as it takes. Where none fits, the one that needs least.
-MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room);
-/// For a run on this backend, in what is free there.
-MemoryPlan plan_memory(const Config& config, const Backend& backend);
+MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room, int ranks = 1);
+/// For one of the ranks of a run on this backend, in what is free there.
+MemoryPlan plan_memory(const Config& config, const Backend& backend, int ranks = 1);
 
 /// What does not fit, with what would help; nothing: it fits, or nobody knows.
-std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room);
-std::optional<std::string> shortage(const Config& config, const Backend& backend);
+std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room,
+                                    int ranks = 1);
+std::optional<std::string> shortage(const Config& config, const Backend& backend, int ranks = 1);
 
 /// One line: where things are, what is recomputed, and what that costs in each step, as a part of it where it
 /// is known how long one takes.

@@ -14,9 +14,9 @@ bool may_change_on_resume(const std::string& key) {
   const bool is_place =
       key == "data.tokenizer" || key == "train.from" ||
       (key.starts_with("data.sources.") && (key.ends_with(".path") || key.ends_with(".heldout")));
-  return is_place || key.starts_with("run.") || key.starts_with("train.checkpoint") ||
-         key.starts_with("train.eval") || key == "train.log_every" || key == "train.telemetry_every" ||
-         key == "train.recompute" || key.starts_with("train.memory");
+  return is_place || key.starts_with("run.") || key.starts_with("parallel.") ||
+         key.starts_with("train.checkpoint") || key.starts_with("train.eval") || key == "train.log_every" ||
+         key == "train.telemetry_every" || key == "train.recompute" || key.starts_with("train.memory");
 }
 
 std::string settings_hash(const Config& config) {

@@ -32,7 +32,7 @@ std::int64_t sequences_to_measure(std::int64_t microbatch, std::int64_t sequence
 
 std::optional<double> measure_step_seconds(const Config& config, Backend& backend) {
   const TrainConfig& train = config.train;
-  const MemoryCase whole = memory_case(config);
+  const MemoryCase whole = memory_case(config, 1);
   const double flop =
       training_flops_per_token(config.model, train.sequence) * static_cast<double>(train.sequence);
   const bool on_cpu = backend.name() == "cpu";

@@ -37,12 +37,26 @@ std::int64_t groups_of_rank(const TrainConfig& config, int ranks) {
   return config.groups / ranks;
 }
 
-MemoryCase memory_case(const Config& config) {
+namespace {
+
+std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Communicator& ranks) {
+  if (config.parallel.zero == 0 || ranks.size() == 1) return nullptr;
+  TETRAD_CHECK(ranks.size() <= kPieces,
+               "parallel.zero is {}, and {} ranks are more than the {} that can share a matrix: use "
+               "parallel.zero=0 or fewer ranks",
+               config.parallel.zero, ranks.size(), kPieces);
+  return std::make_unique<WeightShards>(backend, ranks);
+}
+
+}  // namespace
+
+MemoryCase memory_case(const Config& config, int ranks) {
   const TrainConfig& train = config.train;
   return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
           .sequence = train.sequence,
           .storage = storage_type(config.precision),
-          .waiting_gradients = waiting_gradients(train.groups),
+          .waiting_gradients = waiting_gradients(groups_of_rank(train, ranks)),
+          .shards = config.parallel.zero > 0 ? ranks : 1,
           .telemetry = train.telemetry_every > 0,
           .document_mask = config.data.document_mask,
           .moments = moment_storage(config.optim)};
@@ -70,9 +84,10 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
       recipe_(config.precision, config.model.blocks()),
       dataset_(std::move(dataset)),
-      plan_(plan_memory(config, backend)),
+      plan_(plan_memory(config, backend, ranks.size())),
+      shards_(make_shards(config, backend, ranks)),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
-               plan_.levers),
+               plan_.levers, shards_.get()),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
                  config.train.rounding_seed()),
       groups_(backend, decoder_.parameters(), groups_of_rank(config.train, ranks.size())),
@@ -272,8 +287,9 @@ Pass Trainer::make_pass(std::int64_t microbatch) const {
   pass.progress = progress(state_.step);
   pass.z_loss = static_cast<float>(config_.train.z_loss);
   pass.trace = trace_.get();
-  pass.telemetry = microbatch == 0 && config_.train.telemetry_every > 0 &&
-                   (state_.step + 1) % config_.train.telemetry_every == 0;
+  pass.telemetry_in_step =
+      config_.train.telemetry_every > 0 && (state_.step + 1) % config_.train.telemetry_every == 0;
+  pass.telemetry = microbatch == 0 && pass.telemetry_in_step;
   return pass;
 }
 
@@ -391,10 +407,10 @@ bool Trainer::compute_group(std::int64_t group, const StopSignals& signals, Step
   const std::int64_t each = microbatches / config_.train.groups;
   double told = steady_seconds();
   for (std::int64_t i = group * each; i < (group + 1) * each; ++i) {
-    if (i > 0 && signals.received()) return false;
+    if (ends_on_any(i > 0 && signals.received())) return false;
     const TraceRange range(trace_.get(), "microbatch", i);
     const double begin = steady_seconds();
-    dataset_.next(microbatch_, inputs_, targets_, document_starts_);
+    read_microbatch();
     Pass pass = make_pass(i);
     decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_,
                    document_starts_);
@@ -412,6 +428,16 @@ bool Trainer::compute_group(std::int64_t group, const StopSignals& signals, Step
   }
   return true;
 }
+
+void Trainer::read_microbatch() {
+  const auto read = [&] { dataset_.next(microbatch_, inputs_, targets_, document_starts_); };
+  if (shards_)
+    together(ranks_, read);
+  else
+    read();
+}
+
+bool Trainer::ends_on_any(bool here) { return shards_ ? on_any(ranks_, here) : here; }
 
 std::optional<HealthEvent> Trainer::find_fault(const StepOutcome& outcome,
                                                const AdamWOptimizer::GradientReport& report) const {
@@ -555,7 +581,7 @@ void Trainer::evaluate(bool last) {
     const TokenSequences* heldout = dataset_.heldout(source);
     if (heldout == nullptr) continue;
     Pass pass = make_pass(0);
-    pass.telemetry = false;
+    pass.telemetry = pass.telemetry_in_step = false;
     const Evaluation result =
         tetrad::evaluate(ranks_, decoder_, pass, *heldout, microbatch_, config_.train.eval.sequences);
     EvalMetrics metrics{
@@ -605,8 +631,11 @@ void Trainer::save(bool must_succeed) {
   };
   const TraceRange range(trace_.get(), "checkpoint");
   try {
+    const auto snapshot = [&] { return make_snapshot(decoder_, optimizer_, state, texts_); };
+    CheckpointContents collected;
+    if (shards_) together(ranks_, [&] { collected = snapshot(); });
     saver_.start(
-        state_.step, *metrics_, [&] { return make_snapshot(decoder_, optimizer_, state, texts_); }, stays);
+        state_.step, *metrics_, [&] { return shards_ ? std::move(collected) : snapshot(); }, stays);
   } catch (const Error& error) {
     if (must_succeed) throw;
     saver_.say_failed(state_.step, error);

@@ -20,6 +20,7 @@
 #include "tetrad/data/dataset.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/model/weight_shards.h"
 #include "tetrad/ops/communicator.h"
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/optim/gradient_groups.h"
@@ -44,8 +45,8 @@ enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 /// How many groups of a step each of `ranks` has. Throws Error (bad input) where they cannot share them.
 std::int64_t groups_of_rank(const TrainConfig& config, int ranks);
 
-/// What decides about the memory of a run, besides its plan (memory_plan.h).
-MemoryCase memory_case(const Config& config);
+/// What decides about the memory of one of the ranks of a run, besides its plan (memory_plan.h).
+MemoryCase memory_case(const Config& config, int ranks);
 
 /// The data of a run, checked: opening it reads every token once.
 Dataset open_dataset(Threads& threads, const Config& config);
@@ -145,6 +146,11 @@ class Trainer {
   /// The newest good one up to step `limit`.
   std::optional<FoundCheckpoint> newest_checkpoint(
       std::int64_t limit = std::numeric_limits<std::int64_t>::max());
+  // Ranks that share weights compute together: one that stops or fails between two microbatches does so with
+  // all of them.
+  bool ends_on_any(bool here);
+  /// The samples of the next microbatch.
+  void read_microbatch();
   Pass make_pass(std::int64_t microbatch) const;
   double progress(std::int64_t step) const { return static_cast<double>(step) / static_cast<double>(steps_); }
   std::int64_t tokens_per_step() const { return config_.train.batch * config_.train.sequence; }
@@ -162,6 +168,7 @@ class Trainer {
   Recipe recipe_;
   Dataset dataset_;
   MemoryPlan plan_;
+  std::unique_ptr<WeightShards> shards_;  //!< null: this rank has all weights
   Decoder decoder_;
   AdamWOptimizer optimizer_;
   GradientGroups groups_;
