@@ -29,7 +29,12 @@ bool on_any(Communicator& ranks, bool here);
 /// Rank 0's text.
 std::string from_first(Communicator& ranks, const std::string& text);
 
-/// `compute` of 0 … count - 1, in order, of which each rank computes a share.
+/// `compute` of 0 … count - 1, in order, of which each rank computes a share: one after the other, the first
+/// rank no fewer than any. Where it throws Error on any rank, all throw a SharedError.
+std::vector<std::vector<double>> dealt_lists(Communicator& ranks, std::int64_t count,
+                                             const std::function<std::vector<double>(std::int64_t)>& compute);
+
+/// The same with a number each.
 std::vector<double> dealt(Communicator& ranks, std::int64_t count,
                           const std::function<double(std::int64_t)>& compute);
 
