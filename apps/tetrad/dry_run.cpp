@@ -14,6 +14,7 @@
 #include "tetrad/model/estimate.h"
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/preflight.h"
+#include "tetrad/train/rank_plan.h"
 #include "tetrad/train/step_time.h"
 #include "tetrad/train/trainer.h"
 
@@ -56,6 +57,19 @@ std::vector<std::string> print_data(const Config& config, const Hardware& hardwa
   return data_warnings(dataset);
 }
 
+/// What is between them in a step, and on each of them besides what a rank alone has.
+void print_ranks(const Config& config, int ranks) {
+  const RankPlan plan = plan_ranks(config, ranks);
+  fmt::print("\n# {} ranks\n", ranks);
+  fmt::print("each         the whole model, {} of {} groups; {} of memory besides, for what others send\n",
+             groups_of_rank(config.train, ranks), config.train.groups, size_text(plan.buffers));
+  constexpr std::int64_t kFewBytes = 100'000;
+  for (const Traffic& traffic : plan.per_step)
+    fmt::print("{:<12} {} to others in {} call{} per step\n", name_of(traffic.collective),
+               traffic.bytes < kFewBytes ? fmt::format("{} bytes", traffic.bytes) : size_text(traffic.bytes),
+               traffic.calls, traffic.calls == 1 ? "" : "s");
+}
+
 void print_sizes(const Config& config, const Hardware& hardware, const MemoryEstimate& memory) {
   const std::int64_t steps = step_count(config.train);
   const double tokens = static_cast<double>(steps * config.train.batch * config.train.sequence);
@@ -89,12 +103,19 @@ void print_room(const Room& room, bool fits, const Hardware& hardware, const Che
                space.free ? fmt::format("; {} of the disk are free", size_text(*space.free)) : "");
 }
 
+/// What one of the ranks does.
+Config of_rank(Config config, int ranks) {
+  config.train = part_of_rank(config.train, ranks);
+  return config;
+}
+
 /// Returns the seconds of a step, if they could be measured.
-std::optional<double> print_time(const Config& config, const Hardware& hardware, bool fits,
+std::optional<double> print_time(const Config& config, int ranks, const Hardware& hardware, bool fits,
                                  std::optional<double> price) {
   std::optional<double> seconds;
   const bool is_elsewhere = config.run.gpu_memory > 0 || config.run.host_memory > 0;
-  if (hardware.backend && fits && !is_elsewhere) seconds = measure_step_seconds(config, *hardware.backend);
+  if (hardware.backend && fits && !is_elsewhere)
+    seconds = measure_step_seconds(of_rank(config, ranks), *hardware.backend);
   if (!seconds) {
     fmt::print("time         not measured: {}\n",
                is_elsewhere        ? "run.gpu_memory and run.host_memory describe another machine"
@@ -105,8 +126,10 @@ std::optional<double> print_time(const Config& config, const Hardware& hardware,
   }
   constexpr double kSecondsPerHour = 3600;
   const double hours = *seconds * static_cast<double>(step_count(config.train)) / kSecondsPerHour;
-  fmt::print("time         {:.3g} s per step, {} in all without evaluations and checkpoints (measured now)\n",
-             *seconds, format_duration(hours * kSecondsPerHour));
+  fmt::print(
+      "time         {:.3g} s per step, {} in all without evaluations and checkpoints{} (measured now)\n",
+      *seconds, format_duration(hours * kSecondsPerHour),
+      ranks == 1 ? "" : ", nor for what ranks send each other");
   if (price) fmt::print("price        {:.2f} at {:g} an hour\n", hours * *price, *price);
   return seconds;
 }
@@ -154,8 +177,9 @@ void print_precision(const Config& config, const Recipe& recipe) {
 
 }  // namespace
 
-ExitCode print_dry_run(const Config& config, const Provenance& provenance,
+ExitCode print_dry_run(const Config& config, const Provenance& provenance, int ranks,
                        std::optional<double> price_per_hour) {
+  const Config part = of_rank(config, ranks);
   const Hardware hardware = find_hardware(config.run);
   const Recipe recipe(config.precision, config.model.blocks());
   fmt::print("# configuration\n{}", explain(config, provenance));
@@ -170,15 +194,16 @@ ExitCode print_dry_run(const Config& config, const Provenance& provenance,
     fmt::print("REFUSED: {}\n", refusal);
   }
   const Room room = room_for(config.run, hardware.backend.get());
-  const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room);
+  const MemoryPlan plan = plan_memory(part, memory_traits(hardware.name), room);
   print_sizes(config, hardware, plan.estimate);
   const CheckpointSpace space = checkpoint_space(config);
-  const std::optional<std::string> lacking = shortage(config, memory_traits(hardware.name), room);
+  const std::optional<std::string> lacking = shortage(part, memory_traits(hardware.name), room);
   print_room(room, plan.fits(), hardware, space);
   if (lacking) warnings.push_back(*lacking);
   for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));
-  const std::optional<double> seconds = print_time(config, hardware, plan.fits(), price_per_hour);
+  const std::optional<double> seconds = print_time(config, ranks, hardware, plan.fits(), price_per_hour);
   fmt::print("plan         {}\n", describe(plan, config.model, seconds));
+  if (ranks > 1) print_ranks(config, ranks);
   if (!warnings.empty()) fmt::print("\n# warnings\n");
   for (const std::string& warning : warnings) fmt::print("WARNING: {}\n", warning);
   return refusal.empty() ? ExitCode::ok : ExitCode::bad_input;

@@ -264,8 +264,10 @@ ExitCode train_together(const TrainOptions& options, World& world) {
   Beginning beginning;
   on_first(*world.ranks, [&] { beginning = resolve(options); });
   if (options.dry_run)
-    return world.is_first() ? print_dry_run(beginning.config, beginning.provenance, options.price)
-                            : ExitCode::ok;
+    return world.is_first()
+               ? print_dry_run(beginning.config, beginning.provenance,
+                               std::max(options.ranks.count(), world.ranks->size()), options.price)
+               : ExitCode::ok;
   // The others take over what the first has found: files may not look the same to all of them.
   const std::string text = from_first(*world.ranks, to_yaml(beginning.config));
   beginning.resuming = on_any(*world.ranks, beginning.resuming);
@@ -319,7 +321,7 @@ void add_train(CLI::App& app, Action& action) {
   command->add_flag(
       "--dry-run", options->dry_run,
       "Look at everything and train nothing: configuration, data, sizes, what fits, the precision of "
-      "every GEMM, time");
+      "every GEMM, time; with --ranks or --gpus, which need not be there, also what each sends");
   command
       ->add_option("--price", options->price,
                    "Price of the machine per hour, for the price of the run in --dry-run")
@@ -333,6 +335,7 @@ void add_train(CLI::App& app, Action& action) {
       "  tetrad train configs/quickstart.yaml --out run\n"
       "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
       "  tetrad train configs/llama3-8b.yaml --dry-run\n"
+      "  tetrad train configs/llama3-8b.yaml train.groups=64 --gpus 64 --dry-run\n"
       "  tetrad train --resume run\n"
       "  tetrad train configs/quickstart.yaml --out run --continue\n"
       "  tetrad train --resume run --change train.steps=600 optim.lr=1e-4\n"
