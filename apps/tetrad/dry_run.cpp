@@ -12,6 +12,7 @@
 #include "tetrad/backend/memory.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/train/link_time.h"
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/preflight.h"
 #include "tetrad/train/rank_plan.h"
@@ -20,6 +21,8 @@
 
 namespace tetrad::app {
 namespace {
+
+constexpr double kGiga = 1e9;
 
 std::string size_text(double bytes) {
   return bytes < 1e8 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.3f} GB", bytes / 1e9);
@@ -58,7 +61,9 @@ std::vector<std::string> print_data(const Config& config, const Hardware& hardwa
 }
 
 /// What is between them in a step, and on each of them besides what a rank alone has.
-void print_ranks(const Config& config, int ranks) {
+void print_ranks(const Config& config, const PlannedRanks& planned, const Hardware& hardware,
+                 std::optional<double> step_seconds) {
+  const int ranks = planned.count;
   const RankPlan plan = plan_ranks(config, ranks);
   fmt::print("\n# {} ranks\n", ranks);
   fmt::print("each         the whole model, {} of {} groups; {} of memory besides, for what others send\n",
@@ -68,6 +73,23 @@ void print_ranks(const Config& config, int ranks) {
     fmt::print("{:<12} {} to others in {} call{} per step\n", name_of(traffic.collective),
                traffic.bytes < kFewBytes ? fmt::format("{} bytes", traffic.bytes) : size_text(traffic.bytes),
                traffic.calls, traffic.calls == 1 ? "" : "s");
+  if (planned.links.empty() && hardware.name == "cpu") return;
+  Links links;
+  if (!planned.links.empty())
+    links = {.ranks_per_node = static_cast<int>(planned.links[0]),
+             .inside = planned.links[1] * kGiga,
+             .between = planned.links[2] * kGiga};
+  double seconds = 0;
+  for (const Traffic& traffic : plan.per_step)
+    if (traffic.collective == Collective::exchange || traffic.collective == Collective::gather)
+      seconds += link_seconds(traffic.calls, static_cast<double>(traffic.bytes), ranks, links, Route::direct);
+  fmt::print(
+      "links        {:.3g} s per step{}, beside nothing, over {:g} GB/s inside nodes of {} and {:g} GB/s "
+      "between{}\n",
+      seconds,
+      step_seconds ? fmt::format(" ({:.1f} % of it)", 100 * seconds / (*step_seconds + seconds)) : "",
+      links.inside / kGiga, links.ranks_per_node, links.between / kGiga,
+      planned.links.empty() ? " (supposed; --links)" : "");
 }
 
 void print_sizes(const Config& config, const Hardware& hardware, const MemoryEstimate& memory) {
@@ -177,9 +199,9 @@ void print_precision(const Config& config, const Recipe& recipe) {
 
 }  // namespace
 
-ExitCode print_dry_run(const Config& config, const Provenance& provenance, int ranks,
+ExitCode print_dry_run(const Config& config, const Provenance& provenance, const PlannedRanks& ranks,
                        std::optional<double> price_per_hour) {
-  const Config part = of_rank(config, ranks);
+  const Config part = of_rank(config, ranks.count);
   const Hardware hardware = find_hardware(config.run);
   const Recipe recipe(config.precision, config.model.blocks());
   fmt::print("# configuration\n{}", explain(config, provenance));
@@ -201,9 +223,10 @@ ExitCode print_dry_run(const Config& config, const Provenance& provenance, int r
   print_room(room, plan.fits(), hardware, space);
   if (lacking) warnings.push_back(*lacking);
   for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));
-  const std::optional<double> seconds = print_time(config, ranks, hardware, plan.fits(), price_per_hour);
+  const std::optional<double> seconds =
+      print_time(config, ranks.count, hardware, plan.fits(), price_per_hour);
   fmt::print("plan         {}\n", describe(plan, config.model, seconds));
-  if (ranks > 1) print_ranks(config, ranks);
+  if (ranks.count > 1) print_ranks(config, ranks, hardware, seconds);
   if (!warnings.empty()) fmt::print("\n# warnings\n");
   for (const std::string& warning : warnings) fmt::print("WARNING: {}\n", warning);
   return refusal.empty() ? ExitCode::ok : ExitCode::bad_input;

@@ -47,6 +47,7 @@ struct TrainOptions {
   bool change = false;
   bool dry_run = false;
   std::optional<double> price;  //!< of an hour, for the dry run
+  std::vector<double> links;    //!< for the dry run: PlannedRanks
   bool keys = false;
   bool json = false;
 };
@@ -266,7 +267,8 @@ ExitCode train_together(const TrainOptions& options, World& world) {
   if (options.dry_run)
     return world.is_first()
                ? print_dry_run(beginning.config, beginning.provenance,
-                               std::max(options.ranks.count(), world.ranks->size()), options.price)
+                               {std::max(options.ranks.count(), world.ranks->size()), options.links},
+                               options.price)
                : ExitCode::ok;
   // The others take over what the first has found: files may not look the same to all of them.
   const std::string text = from_first(*world.ranks, to_yaml(beginning.config));
@@ -327,6 +329,15 @@ void add_train(CLI::App& app, Action& action) {
                    "Price of the machine per hour, for the price of the run in --dry-run")
       ->check(number_above(0))
       ->type_name("AMOUNT");
+  command
+      ->add_option(
+          "--links", options->links,
+          "For --dry-run of ranks: how many a node has, and the GB/s that each can send inside it and to "
+          "other nodes (default: 8,330,45)")
+      ->delimiter(',')
+      ->expected(3)
+      ->check(number_above(0))
+      ->type_name("N,GB/S,GB/S");
   command->add_flag("--keys", options->keys,
                     "List every configuration key with its default and meaning, and stop");
   command->add_flag("--json", options->json, "Print one JSON object at the end");
