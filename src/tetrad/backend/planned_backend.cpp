@@ -3,7 +3,6 @@
 
 #include <sys/mman.h>
 
-#include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
 
 namespace tetrad {
@@ -22,7 +21,7 @@ class PlannedBackend::Addresses final : public MemoryOwner {
   std::byte* take(std::size_t bytes) {
     TETRAD_CHECK(bytes <= kBytes - used_, "a plan of more than {} bytes of memory", kBytes);
     std::byte* const memory = static_cast<std::byte*>(first_) + used_;
-    used_ += ceil_div(bytes, kAlignment) * kAlignment;
+    used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return memory;
   }
   std::size_t used() const { return used_; }
