@@ -276,8 +276,8 @@ ExitCode train_together(const TrainOptions& options, World& world) {
   Config config = parse_config(text, "the first rank's configuration");
   open_backend(world, config.run);
   config.run.backend = world.backend->name();  // the record says what was taken, and from where
-  Watchdog watchdog = watch_ranks(*world.ranks, config.run);
-  return train(options, beginning, prepare(*world.ranks, config, *world.backend), *world.ranks, watchdog);
+  world.watch = watch_ranks(*world.ranks, config.run);
+  return train(options, beginning, prepare(*world.ranks, config, *world.backend), *world.ranks, *world.watch);
 }
 
 ExitCode run(TrainOptions options) {

@@ -13,11 +13,13 @@
 #include "tetrad/parallel/agreement.h"
 #include "tetrad/parallel/launch.h"
 #include "tetrad/parallel/mesh.h"
+#include "tetrad/train/run_ranks.h"
 
 namespace tetrad::app {
 
 ExitCode on_all_ranks(const std::function<ExitCode(World&)>& work) {
-  World world{nullptr, make_world()};
+  World world{nullptr, make_world(), nullptr};
+  world.watch = watch_ranks(*world.ranks, {});
   if (!world.is_first()) silence_terminal();
   try {
     return work(world);
@@ -48,6 +50,7 @@ void open_backend(World& world, const RunConfig& how) {
                  "this rank has the backend {}, and the first has {}: say which with --backend",
                  world.backend->name(), first);
   });
+  world.watch.reset();
   world.ranks = make_communicator(std::move(world.ranks), *world.backend);
 }
 

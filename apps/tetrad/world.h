@@ -8,6 +8,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/ops/communicator.h"
+#include "tetrad/parallel/watchdog.h"
 #include "tetrad/train/config.h"
 
 namespace tetrad::app {
@@ -15,6 +16,8 @@ namespace tetrad::app {
 struct World {
   std::unique_ptr<Backend> backend;  //!< ends after what moves its memory
   std::unique_ptr<Communicator> ranks;
+  std::unique_ptr<Watchdog>
+      watch;  //!< until there is a backend; what may take long is for the command to watch
 
   bool is_first() const { return ranks->rank() == 0; }
 };

@@ -159,7 +159,7 @@ bool RunContext::first_finds(const std::function<bool()>& question) const {
 
 Ending train_in(const fs::path& folder, Config config, const RunStyle& style, const RunContext& context) {
   Communicator& ranks = context.ranks;
-  Watchdog watchdog = watch_ranks(ranks, config.run);
+  const std::unique_ptr<Watchdog> watchdog = watch_ranks(ranks, config.run);
   config.run.out = folder.string();
   std::optional<Dataset> dataset;
   together(ranks, [&] {
@@ -177,7 +177,7 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
   if (style.prefix) log.set_prefix(style.prefix);
   Trainer trainer(config, std::move(*dataset), to_yaml(config), context.build, held, context.backend, ranks,
                   log);
-  trainer.tell_steps([&](std::int64_t step) { watchdog.set_step(step); });
+  trainer.tell_steps([&](std::int64_t step) { watchdog->set_step(step); });
   if (!style.saves_ends) trainer.leave_out_ends();
   if (style.stop_after > 0) trainer.stop_after(style.stop_after);
   if (on_any(ranks, goes_on))

@@ -60,7 +60,7 @@ RunFolder hold_for_all(Communicator& ranks, const fs::path& path, const std::fun
   return std::move(*folder);
 }
 
-Watchdog watch_ranks(Communicator& ranks, const RunConfig& config) {
+std::unique_ptr<Watchdog> watch_ranks(Communicator& ranks, const RunConfig& config) {
   constexpr double kMillisecondsPerMinute = 60'000;
   WatchdogOptions options{
       .rank = ranks.rank(),
@@ -68,7 +68,7 @@ Watchdog watch_ranks(Communicator& ranks, const RunConfig& config) {
       .time_out = std::chrono::milliseconds(std::llround(config.rank_minutes * kMillisecondsPerMinute))};
   if (ranks.size() > 1)
     options.tell = [](const std::string& message) { fmt::print(stderr, "tetrad: {}\n", message); };
-  return Watchdog(
+  return std::make_unique<Watchdog>(
       std::move(options), [&ranks] { return ranks.pending(); },
       [&ranks](const std::string& message) {
         fmt::print(stderr, "tetrad: {}\n", message);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 
 #include "tetrad/ops/communicator.h"
 #include "tetrad/parallel/watchdog.h"
@@ -18,6 +19,6 @@ RunFolder hold_for_all(Communicator& ranks, const std::filesystem::path& path,
                        const std::function<RunFolder()>& hold);
 
 /// Ends the run on all ranks where one of them has waited for run.rank_minutes. `ranks` outlives it.
-Watchdog watch_ranks(Communicator& ranks, const RunConfig& config);
+std::unique_ptr<Watchdog> watch_ranks(Communicator& ranks, const RunConfig& config);
 
 }  // namespace tetrad
