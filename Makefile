@@ -9,7 +9,7 @@ configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
 compile = cmake --build --preset $(PRESET) --parallel $(JOBS)
 again = $(MAKE) --no-print-directory
 
-.PHONY: help setup build build-install build-tests test quickstart check-report crosscheck study torture bench sanitize sanitize-threads fuzz cuda test-gpu \
+.PHONY: help setup build build-install build-tests test quickstart check-report check-hosts crosscheck study torture bench sanitize sanitize-threads fuzz cuda test-gpu \
   sanitize-gpu install deb check-install lint format clean
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "make check-install  that projects can build with what is installed: examples/quantize"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make torture     a thousand kills and more over small runs, each then compared to the bit (KILLS=N FAULTS=N)"
+	@echo "make check-hosts  ranks on two hosts, which are network namespaces of this one (as root)"
 	@echo "make study       longer runs that show that training works: docs/results.md"
 	@echo "make format      rewrite the sources as make lint wants them, where a tool can"
 	@echo "make clean       remove build folders"
@@ -92,6 +93,9 @@ crosscheck: setup
 
 torture: build
 	@scripts/torture --kills $(or $(KILLS),1000) --faults $(or $(FAULTS),0)
+
+check-hosts: build
+	@scripts/check-hosts
 
 study: build
 	@scripts/study

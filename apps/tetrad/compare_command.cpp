@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "backend_choice.h"
@@ -15,6 +16,7 @@
 #include "command.h"
 #include "compare_definition.h"
 #include "number_checks.h"
+#include "start_ranks.h"
 #include "terminal.h"
 #include "tetrad/compare/probe_runner.h"
 #include "tetrad/compare/report.h"
@@ -27,22 +29,26 @@
 #include "tetrad/io/folder_lock.h"
 #include "tetrad/io/json_text.h"
 #include "tetrad/io/safetensors_header.h"
+#include "tetrad/parallel/agreement.h"
 #include "tetrad/recipe/config.h"
 #include "tetrad/train/origin.h"
 #include "tetrad/train/preflight.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
+#include "world.h"
 
 namespace tetrad::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-Machine describe(Backend& backend) {
+/// All ranks, as one machine.
+Machine describe(Backend& backend, int ranks) {
   const bench::Peak peak = bench::measure_peak(backend);
   const std::string name(backend.name());
-  return {name, hardware_name(backend), name == "cpu" ? backend.threads().count() : 0, peak.tflops,
-          peak.name};
+  const std::string device = hardware_name(backend);
+  return {name, ranks == 1 ? device : fmt::format("{} ranks: {}", ranks, device),
+          name == "cpu" ? ranks * backend.threads().count() : 0, ranks * peak.tflops, peak.name};
 }
 
 ReportContext make_context(const CompareOptions& options) {
@@ -125,72 +131,111 @@ nlohmann::json check_data(Threads& threads, const Comparison& comparison, const 
   return beginning;
 }
 
-ExitCode run(const CompareOptions& options) {
-  const fs::path folder = options.resume.empty() ? options.out : options.resume;
-  TETRAD_CHECK(!folder.empty() || options.dry_run, "give a folder for the runs and the report: --out DIR");
-  TETRAD_CHECK(!find_invalid_utf8(folder.native()),
-               "{} is not UTF-8, as what the runs write there must be: choose another --out",
-               quoted_name(folder.native()));
-  const Definition definition = define(options, folder);
-  const Comparison comparison = expand(definition.plan, definition.common);
-  for (const std::string& warning : identical_arms(comparison)) terminal().say("WARNING: " + warning);
-  const std::string& against = options.against;
-  TETRAD_CHECK(
-      against.empty() || std::ranges::any_of(comparison.plan.arms,
-                                             [&](const NamedOverrides& arm) { return arm.name == against; }),
-      "--against {}: there is no such arm", against);
-  if (options.dry_run) {
-    print_plan(comparison);
-    return ExitCode::ok;
-  }
-  if (!against.empty() && !options.resume.empty() && all_have_ended(comparison, folder)) {
-    const FolderLock held(folder);
-    tell(write_report(comparison, folder, probes_so_far(comparison, folder), make_context(options), against,
-                      options.json),
-         options.json);
-    return ExitCode::ok;
-  }
-  RunConfig how = comparison.trials.front().config.run;
-  if (!options.machine.backend.empty()) how.backend = options.machine.backend;
-  if (options.machine.threads > 0) how.threads = options.machine.threads;
-  const std::unique_ptr<Backend> chosen = choose_backend(how.backend, static_cast<int>(how.threads));
-  Backend& backend = *chosen;
-  const nlohmann::json origin = describe_origin(kVersion, kBuildId);
-  const nlohmann::json beginning = check_data(backend.threads(), comparison, origin.at("command"));
-  ChecksConfig checks;
-  for (const std::string& file : options.choices) checks.choices.push_back(read_questions(file));
+/// What is to be compared: what the first rank finds in the arguments and the folder, for all of them.
+Comparison define_together(const CompareOptions& options, const fs::path& folder, Communicator& ranks,
+                           Definition& definition) {
+  on_first(ranks, [&] {
+    TETRAD_CHECK(!folder.empty() || options.dry_run, "give a folder for the runs and the report: --out DIR");
+    TETRAD_CHECK(!find_invalid_utf8(folder.native()),
+                 "{} is not UTF-8, as what the runs write there must be: choose another --out",
+                 quoted_name(folder.native()));
+    definition = define(options, folder);
+  });
+  definition.common = from_first(ranks, definition.common);
+  definition.plan = parse_plan(from_first(ranks, to_yaml(definition.plan)), "the first rank's plan");
+  std::optional<Comparison> comparison;
+  together(ranks, [&] {
+    comparison = expand(definition.plan, definition.common);
+    TETRAD_CHECK(options.against.empty() || std::ranges::any_of(comparison->plan.arms,
+                                                                [&](const NamedOverrides& arm) {
+                                                                  return arm.name == options.against;
+                                                                }),
+                 "--against {}: there is no such arm", options.against);
+  });
+  for (const std::string& warning : identical_arms(*comparison)) terminal().say("WARNING: " + warning);
+  return std::move(*comparison);
+}
+
+/// Holds the folder of a comparison, and writes there what it is.
+FolderLock hold(const fs::path& folder, const Definition& definition, const nlohmann::json& beginning) {
   std::error_code error;
   fs::create_directories(folder, error);
   TETRAD_CHECK(!error, "cannot create {}: {}", folder.string(), error.message());
-  const FolderLock held(folder);
+  FolderLock held(folder);
   if (!found_in(folder)) refuse_files_of_others(folder);
   write_file_atomically(folder / kCommonFile, definition.common);
   write_file_atomically(folder / kPlanFile, to_yaml(definition.plan));
   if (!fs::exists(folder / kOriginFile))
     write_file_atomically(folder / kOriginFile, json_text(beginning) + "\n");
+  return held;
+}
 
-  const StopSignals signals;
+ExitCode compare_together(const CompareOptions& options, World& world) {
+  const fs::path folder = options.resume.empty() ? options.out : options.resume;
+  Definition definition;
+  const Comparison comparison = define_together(options, folder, *world.ranks, definition);
+  if (options.dry_run) {
+    if (world.is_first()) print_plan(comparison);
+    return ExitCode::ok;
+  }
+  const std::string& against = options.against;
+  bool is_told = false;
+  on_first(*world.ranks, [&] {
+    if (against.empty() || options.resume.empty() || !all_have_ended(comparison, folder)) return;
+    const FolderLock held(folder);
+    tell(write_report(comparison, folder, probes_so_far(comparison, folder), make_context(options), against,
+                      options.json),
+         options.json);
+    is_told = true;
+  });
+  if (on_any(*world.ranks, is_told)) return ExitCode::ok;
+  RunConfig how = comparison.trials.front().config.run;
+  how.selftest = "off";
+  if (!options.machine.backend.empty()) how.backend = options.machine.backend;
+  if (options.machine.threads > 0) how.threads = options.machine.threads;
+  open_backend(world, how);
+  Communicator& ranks = *world.ranks;
+  Backend& backend = *world.backend;
+  const nlohmann::json origin = describe_origin(kVersion, kBuildId);
+  ChecksConfig checks;
+  std::optional<FolderLock> held;
+  std::vector<ArmProbes> probes(comparison.plan.arms.size());
+  on_first(ranks, [&] {
+    const nlohmann::json beginning = check_data(backend.threads(), comparison, origin.at("command"));
+    for (const std::string& file : options.choices) checks.choices.push_back(read_questions(file));
+    held.emplace(hold(folder, definition, beginning));
+    probes = probes_so_far(comparison, folder);
+  });
+
+  const StopSignals signals(world.is_first());
   const ReportContext context = make_context(options);
-  std::vector<ArmProbes> probes = probes_so_far(comparison, folder);
   const auto report = [&] { return write_report(comparison, folder, probes, context, "", options.json); };
-  const RunContext runs{kBuildId, origin, backend, signals, terminal()};
+  const RunContext runs{kBuildId, origin, backend, ranks, signals, terminal()};
   const std::vector<std::string>& said = comparison.plan.probes;
   std::set<std::string> wanted(said.begin(), said.end());
   if (said.empty()) wanted.insert(kProbes.begin(), kProbes.end());
   const bool probes_reference = wanted.contains("gradients") || wanted.contains("losses");
   const std::size_t probed = wanted.contains("checks") ? probes.size() : probes_reference ? 1 : 0;
-  const RunnerOptions runner{!comparison.plan.light, probed, [&] { return describe(backend); },
+  const RunnerOptions runner{!comparison.plan.light, probed, [&] { return describe(backend, ranks.size()); },
                              [&] { report(); }};
   bool finished = run_trials(comparison, folder, runner, runs);
   if (finished) finished = run_probes(comparison, folder, wanted, checks, runs, probes);
-  const WrittenReport written = report();
-  if (!finished) {
-    terminal().say(fmt::format("stopped; continue with: tetrad compare --resume {}", folder.string()));
-    return ExitCode::stopped_by_signal;
-  }
-  tell(against.empty() ? written : write_report(comparison, folder, probes, context, against, options.json),
-       options.json);
-  return ExitCode::ok;
+  on_first(ranks, [&] {
+    const WrittenReport written = report();
+    if (!finished)
+      terminal().say(fmt::format("stopped; continue with: tetrad compare --resume {}", folder.string()));
+    else
+      tell(against.empty() ? written
+                           : write_report(comparison, folder, probes, context, against, options.json),
+           options.json);
+  });
+  return finished ? ExitCode::ok : ExitCode::stopped_by_signal;
+}
+
+ExitCode run(CompareOptions options) {
+  choose_backend_for(options.ranks, options.machine.backend);
+  if (!options.dry_run) start_ranks(options.ranks);
+  return on_all_ranks([&](World& world) { return compare_together(options, world); });
 }
 
 }  // namespace
@@ -264,6 +309,7 @@ void add_compare(CLI::App& app, Action& action) {
   command->add_option("-o,--out", options->out, "Folder for runs and report")->type_name("DIR");
   add_backend_option(*command, options->machine.backend, "auto, cpu or cuda (same as run.backend=…)");
   add_threads_option(*command, options->machine.threads);
+  add_rank_options(*command, options->ranks);
   command
       ->add_option(
           "--resume", options->resume,
@@ -302,6 +348,7 @@ void add_compare(CLI::App& app, Action& action) {
       "branches\n"
       "  tetrad compare --branch run-1 --branch run-2 --arms bf16,nvfp4 train.steps=900 --out branches\n"
       "  tetrad compare configs/quickstart.yaml --arms configs/compare/ladder.yaml --dry-run\n"
+      "  tetrad compare configs/llama-162m.yaml train.groups=8 --arms bf16,nvfp4 --gpus 8 --out comparison\n"
       "  tetrad compare --resume comparison --seeds 6\n"
       "  tetrad compare --resume comparison --against nvfp4");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

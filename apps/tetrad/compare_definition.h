@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config_arguments.h"
+#include "start_ranks.h"
 #include "tetrad/compare/plan.h"
 #include "tetrad/compare/trials.h"
 
@@ -20,6 +21,7 @@ struct CompareOptions {
   std::string out;
   std::string resume;
   MachineOptions machine;
+  RankOptions ranks;
   std::int64_t seeds = 0;
   double margin = 0;
   std::int64_t looks = 0;

@@ -12,13 +12,17 @@
 #include "tetrad/backend/memory.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/train/link_time.h"
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/preflight.h"
+#include "tetrad/train/rank_plan.h"
 #include "tetrad/train/step_time.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad::app {
 namespace {
+
+constexpr double kGiga = 1e9;
 
 std::string size_text(double bytes) {
   return bytes < 1e8 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.3f} GB", bytes / 1e9);
@@ -56,6 +60,41 @@ std::vector<std::string> print_data(const Config& config, const Hardware& hardwa
   return data_warnings(dataset);
 }
 
+/// What is between them in a step, and on each of them besides what a rank alone has.
+void print_ranks(const Config& config, const PlannedRanks& planned, const Hardware& hardware,
+                 std::optional<double> step_seconds) {
+  const int ranks = planned.count;
+  const RankPlan plan = plan_ranks(config, ranks);
+  fmt::print("\n# {} ranks\n", ranks);
+  fmt::print("each         {}, {} of {} groups; {} of memory besides, for what others send\n",
+             config.parallel.zero > 0 ? "its rows of weights and moments" : "the whole model",
+             groups_of_rank(config.train, ranks), config.train.groups, size_text(plan.buffers));
+  if (config.parallel.zero > 0)
+    fmt::print("weights      gathered after each update, as products read them: not counted here\n");
+  constexpr std::int64_t kFewBytes = 100'000;
+  for (const Traffic& traffic : plan.per_step)
+    fmt::print("{:<12} {} to others in {} call{} per step\n", name_of(traffic.collective),
+               traffic.bytes < kFewBytes ? fmt::format("{} bytes", traffic.bytes) : size_text(traffic.bytes),
+               traffic.calls, traffic.calls == 1 ? "" : "s");
+  if (planned.links.empty() && hardware.name == "cpu") return;
+  Links links;
+  if (!planned.links.empty())
+    links = {.ranks_per_node = static_cast<int>(planned.links[0]),
+             .inside = planned.links[1] * kGiga,
+             .between = planned.links[2] * kGiga};
+  double seconds = 0;
+  for (const Traffic& traffic : plan.per_step)
+    if (traffic.collective == Collective::exchange || traffic.collective == Collective::gather)
+      seconds += link_seconds(traffic.calls, static_cast<double>(traffic.bytes), ranks, links, Route::direct);
+  fmt::print(
+      "links        {:.3g} s per step{}, beside nothing, over {:g} GB/s inside nodes of {} and {:g} GB/s "
+      "between{}\n",
+      seconds,
+      step_seconds ? fmt::format(" ({:.1f} % of it)", 100 * seconds / (*step_seconds + seconds)) : "",
+      links.inside / kGiga, links.ranks_per_node, links.between / kGiga,
+      planned.links.empty() ? " (supposed; --links)" : "");
+}
+
 void print_sizes(const Config& config, const Hardware& hardware, const MemoryEstimate& memory) {
   const std::int64_t steps = step_count(config.train);
   const double tokens = static_cast<double>(steps * config.train.batch * config.train.sequence);
@@ -89,12 +128,19 @@ void print_room(const Room& room, bool fits, const Hardware& hardware, const Che
                space.free ? fmt::format("; {} of the disk are free", size_text(*space.free)) : "");
 }
 
+/// What one of the ranks does.
+Config of_rank(Config config, int ranks) {
+  config.train = part_of_rank(config.train, ranks);
+  return config;
+}
+
 /// Returns the seconds of a step, if they could be measured.
-std::optional<double> print_time(const Config& config, const Hardware& hardware, bool fits,
+std::optional<double> print_time(const Config& config, int ranks, const Hardware& hardware, bool fits,
                                  std::optional<double> price) {
   std::optional<double> seconds;
   const bool is_elsewhere = config.run.gpu_memory > 0 || config.run.host_memory > 0;
-  if (hardware.backend && fits && !is_elsewhere) seconds = measure_step_seconds(config, *hardware.backend);
+  if (hardware.backend && fits && !is_elsewhere)
+    seconds = measure_step_seconds(of_rank(config, ranks), *hardware.backend);
   if (!seconds) {
     fmt::print("time         not measured: {}\n",
                is_elsewhere        ? "run.gpu_memory and run.host_memory describe another machine"
@@ -105,8 +151,10 @@ std::optional<double> print_time(const Config& config, const Hardware& hardware,
   }
   constexpr double kSecondsPerHour = 3600;
   const double hours = *seconds * static_cast<double>(step_count(config.train)) / kSecondsPerHour;
-  fmt::print("time         {:.3g} s per step, {} in all without evaluations and checkpoints (measured now)\n",
-             *seconds, format_duration(hours * kSecondsPerHour));
+  fmt::print(
+      "time         {:.3g} s per step, {} in all without evaluations and checkpoints{} (measured now)\n",
+      *seconds, format_duration(hours * kSecondsPerHour),
+      ranks == 1 ? "" : ", nor for what ranks send each other");
   if (price) fmt::print("price        {:.2f} at {:g} an hour\n", hours * *price, *price);
   return seconds;
 }
@@ -154,7 +202,7 @@ void print_precision(const Config& config, const Recipe& recipe) {
 
 }  // namespace
 
-ExitCode print_dry_run(const Config& config, const Provenance& provenance,
+ExitCode print_dry_run(const Config& config, const Provenance& provenance, const PlannedRanks& ranks,
                        std::optional<double> price_per_hour) {
   const Hardware hardware = find_hardware(config.run);
   const Recipe recipe(config.precision, config.model.blocks());
@@ -170,15 +218,17 @@ ExitCode print_dry_run(const Config& config, const Provenance& provenance,
     fmt::print("REFUSED: {}\n", refusal);
   }
   const Room room = room_for(config.run, hardware.backend.get());
-  const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room);
+  const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room, ranks.count);
   print_sizes(config, hardware, plan.estimate);
   const CheckpointSpace space = checkpoint_space(config);
-  const std::optional<std::string> lacking = shortage(config, memory_traits(hardware.name), room);
+  const std::optional<std::string> lacking = shortage(config, memory_traits(hardware.name), room, ranks.count);
   print_room(room, plan.fits(), hardware, space);
   if (lacking) warnings.push_back(*lacking);
   for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));
-  const std::optional<double> seconds = print_time(config, hardware, plan.fits(), price_per_hour);
+  const std::optional<double> seconds =
+      print_time(config, ranks.count, hardware, plan.fits(), price_per_hour);
   fmt::print("plan         {}\n", describe(plan, config.model, seconds));
+  if (ranks.count > 1) print_ranks(config, ranks, hardware, seconds);
   if (!warnings.empty()) fmt::print("\n# warnings\n");
   for (const std::string& warning : warnings) fmt::print("WARNING: {}\n", warning);
   return refusal.empty() ? ExitCode::ok : ExitCode::bad_input;

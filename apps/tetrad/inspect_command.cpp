@@ -4,18 +4,22 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "backend_choice.h"
 #include "command.h"
 #include "model_commands.h"
 #include "number_checks.h"
 #include "progress.h"
+#include "start_ranks.h"
 #include "terminal.h"
+#include "tetrad/eval/loaded_model.h"
 #include "tetrad/inspect/report.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/json_text.h"
+#include "tetrad/parallel/agreement.h"
 #include "tetrad/recipe/config.h"
 #include "tetrad/train/signals.h"
+#include "world.h"
 
 namespace tetrad::app {
 namespace {
@@ -27,6 +31,7 @@ constexpr std::int64_t kDrawsOnCpu = 4;
 
 struct InspectRequest {
   CheckpointOptions model;
+  RankOptions ranks;
   std::string precision = "trained";
   std::int64_t batches = 8;
   std::int64_t tokens = 16384;
@@ -37,29 +42,50 @@ struct InspectRequest {
   bool json = false;
 };
 
-void run(const InspectRequest& arguments) {
-  TETRAD_CHECK(
-      arguments.yaml.empty() || arguments.batches >= std::int64_t{kFewestValues},
-      "--yaml writes a suggestion, and {} microbatches are too few for one: use --batches {} or more",
-      arguments.batches, kFewestValues);
-  const std::unique_ptr<Backend> backend = choose_backend(arguments.model);
-  InspectedRun opened = open_inspected(arguments.model.checkpoint, arguments.precision, arguments.batches,
-                                       arguments.tokens, *backend, &terminal());
-  const FoldersAbove folders(arguments.yaml);  // rather now than after minutes
-  const StopSignals signals;
-  TimedProgress progress(signals);
-  const std::int64_t cheap = backend->name() == "cpu" ? kDrawsOnCpu : kDrawsOnGpu;
+ExitCode inspect_together(const InspectRequest& arguments, World& world) {
+  RunConfig how;
+  how.backend = arguments.model.backend;
+  how.threads = arguments.model.threads;
+  how.selftest = "off";
+  open_backend(world, how);
+  Communicator& ranks = *world.ranks;
+  OpenCheckpoint held;  // by the first: which is the newest may change while others look
+  on_first(ranks, [&] { held = find_checkpoint(arguments.model.checkpoint, &terminal()); });
+  const std::string checkpoint = from_first(ranks, held.path().string());
+  InspectedRun opened;
+  together(ranks, [&] {
+    opened =
+        open_inspected(checkpoint, arguments.precision, arguments.batches, arguments.tokens, *world.backend);
+  });
+  std::optional<FoldersAbove> folders;  // rather now than after minutes
+  on_first(ranks, [&] { folders.emplace(arguments.yaml); });
+  const StopSignals signals(world.is_first());
+  TimedProgress progress(signals, world.is_first());
+  const std::int64_t cheap = world.backend->name() == "cpu" ? kDrawsOnCpu : kDrawsOnGpu;
   const InspectOptions options{.by_block = arguments.by == "block",
                                .budget = arguments.budget / 100,
                                .draws = arguments.draws > 0 ? arguments.draws : cheap,
                                .progress = std::ref(progress)};
   const Inspection inspection =
-      inspect(*opened.decoder, opened.config.precision, opened.data, opened.pass(), options);
-  if (arguments.json)
-    fmt::print("{}\n", json_text(report_json(opened, inspection, options)));
-  else
-    fmt::print("{}", report_text(opened, inspection, options));
-  if (!arguments.yaml.empty()) write_file_atomically(arguments.yaml, report_yaml(opened, inspection));
+      inspect(ranks, *opened.decoder, opened.config.precision, opened.data, opened.pass(), options);
+  on_first(ranks, [&] {
+    if (arguments.json)
+      fmt::print("{}\n", json_text(report_json(opened, inspection, options)));
+    else
+      fmt::print("{}", report_text(opened, inspection, options));
+    if (!arguments.yaml.empty()) write_file_atomically(arguments.yaml, report_yaml(opened, inspection));
+  });
+  return ExitCode::ok;
+}
+
+ExitCode run(InspectRequest arguments) {
+  TETRAD_CHECK(
+      arguments.yaml.empty() || arguments.batches >= std::int64_t{kFewestValues},
+      "--yaml writes a suggestion, and {} microbatches are too few for one: use --batches {} or more",
+      arguments.batches, kFewestValues);
+  choose_backend_for(arguments.ranks, arguments.model.backend);
+  start_ranks(arguments.ranks);
+  return on_all_ranks([&](World& world) { return inspect_together(arguments, world); });
 }
 
 }  // namespace
@@ -69,6 +95,7 @@ void add_inspect(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Find the layers that lose most in 4 bits, and those worth keeping in BF16 or FP8");
   add_checkpoint_options(*command, arguments->model);
+  add_rank_options(*command, arguments->ranks);
   std::vector<std::string> precisions = {"trained"};  // and every recipe that quantizes
   for (const std::string_view name : kRecipeNames)
     if (name != "bf16") precisions.emplace_back(name);
@@ -118,13 +145,9 @@ void add_inspect(CLI::App& app, Action& action) {
   set_examples(*command,
                "  tetrad inspect run\n"
                "  tetrad inspect run/checkpoints/step-300 --by block --budget 25 --yaml kept.yaml\n"
-               "  tetrad inspect bf16-run --precision nvfp4 --json");
-  command->callback([arguments, &action] {
-    action = [arguments] {
-      run(*arguments);
-      return ExitCode::ok;
-    };
-  });
+               "  tetrad inspect bf16-run --precision nvfp4 --json\n"
+               "  tetrad inspect run --gpus 8 --batches 32");
+  command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 
 }  // namespace tetrad::app

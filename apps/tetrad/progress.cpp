@@ -32,11 +32,13 @@ std::function<void(std::int64_t, std::int64_t)> stoppable_progress(std::string_v
   };
 }
 
-TimedProgress::TimedProgress(const StopSignals& signals) : signals_(signals), begin_(steady_seconds()) {}
+TimedProgress::TimedProgress(const StopSignals& signals, bool is_shown)
+    : signals_(signals), is_shown_(is_shown), begin_(steady_seconds()) {}
 
 void TimedProgress::operator()(std::int64_t done, std::int64_t total) {
   if (signals_.received())
     throw Error("stopped by a signal; nothing was written", ExitCode::stopped_by_signal);
+  if (!is_shown_) return;
   const std::int64_t tenth = 10 * done / total;
   if (!on_terminal() && tenth == tenth_) return;
   tenth_ = tenth;

@@ -2,30 +2,24 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "backend_choice.h"
 #include "command.h"
 #include "config_arguments.h"
 #include "dry_run.h"
 #include "number_checks.h"
+#include "start_ranks.h"
 #include "terminal.h"
 #include "tetrad/config/config.h"
 #include "tetrad/config/paths.h"
-#include "tetrad/core/threads.h"
 #include "tetrad/eval/loaded_model.h"
 #include "tetrad/http/address.h"
 #include "tetrad/io/json_text.h"
 #include "tetrad/parallel/agreement.h"
-#include "tetrad/parallel/launch.h"
-#include "tetrad/parallel/mesh.h"
-#include "tetrad/parallel/watchdog.h"
 #include "tetrad/recipe/resolve.h"
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/metrics_server.h"
@@ -33,8 +27,10 @@
 #include "tetrad/train/preflight.h"
 #include "tetrad/train/resume.h"
 #include "tetrad/train/run_folder.h"
+#include "tetrad/train/run_ranks.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"
+#include "world.h"
 
 namespace tetrad::app {
 namespace {
@@ -46,10 +42,12 @@ struct TrainOptions {
   std::string from;
   std::string branch;
   MachineOptions machine;
+  RankOptions ranks;
   bool go_on = false;  //!< if there is a run in `out`, else begin one
   bool change = false;
   bool dry_run = false;
   std::optional<double> price;  //!< of an hour, for the dry run
+  std::vector<double> links;    //!< for the dry run: PlannedRanks
   bool keys = false;
   bool json = false;
 };
@@ -201,51 +199,6 @@ Beginning resolve(const TrainOptions& options) {
   return beginning;
 }
 
-/// The GPU of this rank, or its share of the processors.
-std::unique_ptr<Backend> backend_of_rank(Communicator& world, const RunConfig& config) {
-  const std::vector<std::string> hosts = world.share(host_name());
-  const NodePlace place = place_of(world.rank(), hosts);
-  BackendOptions options{.threads = static_cast<int>(config.threads),
-                         .device = devices_are_shared() ? 0 : place.local_rank};
-  if (options.threads == 0 && place.local_size > 1)
-    options.threads = std::max(1, default_thread_count() / place.local_size);
-  std::unique_ptr<Backend> backend;
-  together(world, [&] {
-    backend = config.selftest == "off" ? choose_backend(config.backend, options)
-                                       : choose_tested_backend(config.backend, options);
-  });
-  refuse_shared_devices(world, backend->device_id());
-  const std::string first = from_first(world, std::string(backend->name()));
-  together(world, [&] {
-    TETRAD_CHECK(backend->name() == first,
-                 "this rank has the backend {}, and the first has {}: say which "
-                 "with --backend",
-                 backend->name(), first);
-  });
-  return backend;
-}
-
-std::chrono::milliseconds time_out(const RunConfig& config) {
-  constexpr double kMillisecondsPerMinute = 60'000;
-  return std::chrono::milliseconds(std::llround(config.rank_minutes * kMillisecondsPerMinute));
-}
-
-/// Holds the run's folder for all ranks.
-RunFolder hold_folder(Communicator& world, const Beginning& beginning, const Config& config) {
-  const std::filesystem::path path = config.run.out;
-  std::optional<RunFolder> folder;
-  on_first(world, [&] {
-    folder = beginning.resuming
-                 ? RunFolder::open(path)
-                 : RunFolder::create(path, to_yaml(config), origin_of(config), beginning.branch);
-  });
-  const std::string id = from_first(world, folder ? folder->id() : std::string());
-  together(world, [&] {
-    if (!folder) folder = RunFolder::join(path, id);
-  });
-  return std::move(*folder);
-}
-
 /// What the run needs besides its ranks: found before they begin.
 struct Prepared {
   Config config;
@@ -269,31 +222,30 @@ Prepared prepare(Communicator& world, const Config& config, Backend& backend) {
   return std::move(*prepared);
 }
 
-/// `ranks` are on the program's memory, and on the backend's from then on.
 ExitCode train(const TrainOptions& options, const Beginning& beginning, Prepared prepared,
-               std::unique_ptr<Communicator>& ranks) {
-  const bool is_first = ranks->rank() == 0;
+               Communicator& ranks, Watchdog& watchdog) {
+  const bool is_first = ranks.rank() == 0;
   const Config& config = prepared.config;
   Backend& backend = prepared.backend;
   const StopSignals signals(is_first);
   MetricsPage page({config.model.name, config.precision.recipe, std::string(backend.name()), kBuildId,
                     step_count(config.train)});
   std::optional<MetricsServer> metrics;  // before a folder is made, too: the port may be taken
-  on_first(*ranks, [&] {
+  on_first(ranks, [&] {
     if (!config.run.metrics_address.empty()) metrics.emplace(config.run.metrics_address, page);
   });
-  const RunFolder held = hold_folder(*ranks, beginning, config);
+  const RunFolder held = hold_for_all(ranks, config.run.out, [&] {
+    return beginning.resuming
+               ? RunFolder::open(config.run.out)
+               : RunFolder::create(config.run.out, to_yaml(config), origin_of(config), beginning.branch);
+  });
   const std::filesystem::path& folder = held.path();
-  ranks = make_communicator(std::move(ranks), backend);
-  Watchdog watchdog(
-      {.rank = ranks->rank(), .host = host_name(), .time_out = time_out(config.run)},
-      [&] { return ranks->pending(); }, [&](const std::string& message) { ranks->abort(message); });
   RunLog log = is_first ? RunLog(folder / "log.txt", terminal()) : RunLog(terminal());
   for (const std::string& warning : prepared.warnings) log.say("WARNING: {}", warning);
-  Trainer trainer(config, std::move(prepared.dataset), to_yaml(config), kBuildId, held, backend, *ranks, log);
+  Trainer trainer(config, std::move(prepared.dataset), to_yaml(config), kBuildId, held, backend, ranks, log);
   log.say("{}: {} parameters, {} recipe, {} backend, {} threads{}", config.model.name,
           parameter_count(config.model), config.precision.recipe, backend.name(), backend.threads().count(),
-          ranks->size() == 1 ? "" : fmt::format(", {} ranks over {}", ranks->size(), ranks->name()));
+          ranks.size() == 1 ? "" : fmt::format(", {} ranks over {}", ranks.size(), ranks.name()));
   if (metrics) log.say("figures for Prometheus: {}", metrics->url());
   trainer.show_on(page);
   trainer.tell_steps([&](std::int64_t step) { watchdog.set_step(step); });
@@ -309,34 +261,33 @@ ExitCode train(const TrainOptions& options, const Beginning& beginning, Prepared
   return ending == Ending::diverged ? ExitCode::diverged : ExitCode::ok;
 }
 
-ExitCode run(const TrainOptions& options) {
+ExitCode train_together(const TrainOptions& options, World& world) {
+  Beginning beginning;
+  on_first(*world.ranks, [&] { beginning = resolve(options); });
+  if (options.dry_run)
+    return world.is_first()
+               ? print_dry_run(beginning.config, beginning.provenance,
+                               {std::max(options.ranks.count(), world.ranks->size()), options.links},
+                               options.price)
+               : ExitCode::ok;
+  // The others take over what the first has found: files may not look the same to all of them.
+  const std::string text = from_first(*world.ranks, to_yaml(beginning.config));
+  beginning.resuming = on_any(*world.ranks, beginning.resuming);
+  Config config = parse_config(text, "the first rank's configuration");
+  open_backend(world, config.run);
+  config.run.backend = world.backend->name();  // the record says what was taken, and from where
+  world.watch = watch_ranks(*world.ranks, config.run);
+  return train(options, beginning, prepare(*world.ranks, config, *world.backend), *world.ranks, *world.watch);
+}
+
+ExitCode run(TrainOptions options) {
   if (options.keys) {
     fmt::print("{}", schema_help());
     return ExitCode::ok;
   }
-  std::unique_ptr<Backend> backend;  // ends after what moves its memory
-  std::unique_ptr<Communicator> ranks = make_world();
-  const bool is_first = ranks->rank() == 0;
-  if (!is_first) silence_terminal();
-  try {
-    Beginning beginning;
-    on_first(*ranks, [&] { beginning = resolve(options); });
-    if (options.dry_run)
-      return is_first ? print_dry_run(beginning.config, beginning.provenance, options.price) : ExitCode::ok;
-    // The others take over what the first has found: files may not look the same to all of them.
-    const std::string text = from_first(*ranks, to_yaml(beginning.config));
-    beginning.resuming = on_any(*ranks, beginning.resuming);
-    Config config = parse_config(text, "the first rank's configuration");
-    backend = backend_of_rank(*ranks, config.run);
-    config.run.backend = backend->name();  // the record says what was taken, and from where
-    return train(options, beginning, prepare(*ranks, config, *backend), ranks);
-  } catch (const SharedError& error) {
-    if (is_first) throw;
-    return error.exit_code();
-  } catch (const std::exception& error) {  // this rank's alone: the others would wait for it for ever
-    if (ranks && ranks->size() > 1) ranks->abort(error.what());
-    throw;
-  }
+  choose_backend_for(options.ranks, options.machine.backend);
+  if (!options.dry_run) start_ranks(options.ranks);
+  return on_all_ranks([&](World& world) { return train_together(options, world); });
 }
 
 }  // namespace
@@ -368,30 +319,44 @@ void add_train(CLI::App& app, Action& action) {
       ->type_name("CHECKPOINT");
   add_backend_option(*command, options->machine.backend, "auto, cpu or cuda (same as run.backend=…)");
   add_threads_option(*command, options->machine.threads);
+  add_rank_options(*command, options->ranks);
   command->add_flag(
       "--dry-run", options->dry_run,
       "Look at everything and train nothing: configuration, data, sizes, what fits, the precision of "
-      "every GEMM, time");
+      "every GEMM, time; with --ranks or --gpus, which need not be there, also what each sends");
   command
       ->add_option("--price", options->price,
                    "Price of the machine per hour, for the price of the run in --dry-run")
       ->check(number_above(0))
       ->type_name("AMOUNT");
+  command
+      ->add_option(
+          "--links", options->links,
+          "For --dry-run of ranks: how many a node has, and the GB/s that each can send inside it and to "
+          "other nodes (default: 8,330,45)")
+      ->delimiter(',')
+      ->expected(3)
+      ->check(number_above(0))
+      ->type_name("N,GB/S,GB/S");
   command->add_flag("--keys", options->keys,
                     "List every configuration key with its default and meaning, and stop");
   command->add_flag("--json", options->json, "Print one JSON object at the end");
-  set_examples(*command,
-               "  tetrad train configs/quickstart.yaml --out run\n"
-               "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
-               "  tetrad train configs/llama3-8b.yaml --dry-run\n"
-               "  tetrad train --resume run\n"
-               "  tetrad train configs/quickstart.yaml --out run --continue\n"
-               "  tetrad train --resume run --change train.steps=600 optim.lr=1e-4\n"
-               "  tetrad train --branch run precision.recipe=nvfp4 --out run-nvfp4\n"
-               "  tetrad train --branch run/checkpoints/step-300 optim.lr=1e-4 train.steps=900 --out slower\n"
-               "  tetrad train more.yaml --from imported --out tuned\n"
-               "  mpirun -n 4 tetrad train configs/llama-1b.yaml train.groups=4 --out run\n"
-               "  tetrad train --keys | grep precision");
+  set_examples(
+      *command,
+      "  tetrad train configs/quickstart.yaml --out run\n"
+      "  tetrad train configs/quickstart.yaml precision.recipe=bf16 train.steps=100 --out run-bf16\n"
+      "  tetrad train configs/llama3-8b.yaml --dry-run\n"
+      "  tetrad train configs/llama3-8b.yaml train.groups=64 --gpus 64 --dry-run\n"
+      "  tetrad train --resume run\n"
+      "  tetrad train configs/quickstart.yaml --out run --continue\n"
+      "  tetrad train --resume run --change train.steps=600 optim.lr=1e-4\n"
+      "  tetrad train --branch run precision.recipe=nvfp4 --out run-nvfp4\n"
+      "  tetrad train --branch run/checkpoints/step-300 optim.lr=1e-4 train.steps=900 --out slower\n"
+      "  tetrad train more.yaml --from imported --out tuned\n"
+      "  tetrad train configs/llama-1b.yaml train.groups=8 --gpus 8 --out run\n"
+      "  tetrad train configs/quickstart.yaml train.microbatch=1 train.groups=2 --ranks 2 --out run\n"
+      "  mpirun -n 4 tetrad train configs/llama-1b.yaml train.groups=4 --out run\n"
+      "  tetrad train --keys | grep precision");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

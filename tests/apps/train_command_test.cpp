@@ -243,6 +243,19 @@ TEST_F(Training, ARunThatNeverMadeAStepGivesItsFolderToTheNext) {
   }
 }
 
+TEST_F(Training, AKillAtTheFirstFileLeavesNothing) {
+  const auto leftovers = [&] {
+    return std::ranges::count_if(std::filesystem::directory_iterator(folder_ / "run"), [](const auto& entry) {
+      return entry.path().filename().string().find(".tmp.") != std::string::npos;
+    });
+  };
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", "run"), {"TETRAD_FAILPOINTS=file.write=kill@1"}).exit_code,
+            -1);
+  ASSERT_EQ(leftovers(), 1);
+  ASSERT_EQ(run_tetrad(arguments(kLlama, "bf16", "run")).exit_code, 0);
+  EXPECT_EQ(leftovers(), 0);
+}
+
 TEST_F(Training, FilesOfOthersAreNotTouched) {
   for (const char* name : {"config.yaml", "metrics.jsonl", "run.json", "checkpoints/step-0/notes"}) {
     SCOPED_TRACE(name);

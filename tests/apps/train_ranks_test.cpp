@@ -2,7 +2,6 @@
 // Several ranks under mpirun: the same bits on any number of them, and what befalls one befalls all.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -12,6 +11,7 @@
 #include <thread>
 
 #include "support/process.h"
+#include "support/ranks.h"
 #include "support/training.h"
 
 namespace tetrad::testing::train_ranks_test {
@@ -26,16 +26,6 @@ constexpr const char* kLlama =
 constexpr const char* kHybrid =
     "model: {pattern: \"M-*\", hidden: 48, heads: 3, kv_heads: 1, head_dim: 16, ffn: 80, vocab: 67, tied: "
     "false, mamba: {heads: 8, head_dim: 16, groups: 2, state: 14, chunk: 16}}\n";
-
-Words launcher(int ranks) {
-  Words words = {TETRAD_MPIRUN, "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
-  if (geteuid() == 0) words.emplace_back("--allow-run-as-root");
-  return words;
-}
-
-Outcome run_ranks(int ranks, const Words& arguments, const Words& environment = {}) {
-  return RunningTetrad(arguments, environment, {}, launcher(ranks)).wait();
-}
 
 class Ranks : public Training {
  protected:
@@ -183,7 +173,18 @@ TEST_F(Ranks, ARankThatHangsIsNamed) {
                                  {"TETRAD_FAILPOINTS=data.read=hang@20@rank1"});
   EXPECT_NE(hung.exit_code, 0);
   EXPECT_NE(hung.err.find("rank 0 on "), std::string::npos) << hung.err;
+  EXPECT_NE(hung.err.find("has been at no collective"), std::string::npos) << hung.err;
+  EXPECT_LT(hung.err.find("rank 1 on "), hung.err.find("has been at no collective")) << hung.err;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
+}
+
+/// Also while the folder is being made, of which the others can know nothing.
+TEST_F(Ranks, ARankThatHangsAtTheBeginningIsNamed) {
+  const Outcome hung = run_ranks(2, run_of(kLlama, "nvfp4", "run", {"run.rank_minutes=0.02"}),
+                                 {"TETRAD_FAILPOINTS=file.create=hang@1@rank0"});
+  EXPECT_NE(hung.exit_code, 0);
+  EXPECT_NE(hung.err.find("rank 1 on "), std::string::npos) << hung.err;
+  EXPECT_LT(hung.err.find("rank 0 on "), hung.err.find("has been at no collective")) << hung.err;
 }
 
 /// A signal to one rank stops all of them after a checkpoint.

@@ -8,6 +8,7 @@
 #include "support/cpu.h"
 #include "support/models.h"
 #include "tetrad/eval/gradient_noise.h"
+#include "tetrad/parallel/self_communicator.h"
 
 namespace tetrad::testing {
 namespace {
@@ -64,7 +65,7 @@ class GradientNoiseTest : public ::testing::Test {
 
   std::vector<std::vector<DrawSums>> measure(const Recipe& of, std::int64_t draws = kDraws) {
     const std::optional<Recipe> reference = without_backward_quantizers(of, decoder_, pass_.progress);
-    return measure_gradient_noise(decoder_, {of, *reference, batches_, draws, pass_, {}});
+    return measure_gradient_noise(decoder_, {alone_, of, *reference, batches_, draws, pass_, {}});
   }
   /// All parameters of a microbatch as one.
   static GradientNoise whole(const std::vector<DrawSums>& sums, std::int64_t draws = kDraws) {
@@ -85,6 +86,7 @@ class GradientNoiseTest : public ::testing::Test {
     throw std::runtime_error("no parameter " + parameter);
   }
 
+  SelfCommunicator alone_;
   Decoder decoder_{cpu_backend(1), tiny_llama(), kSequences, kLength};
   std::vector<Microbatch> batches_;
   Pass pass_;
@@ -139,7 +141,7 @@ TEST_F(GradientNoiseTest, TheReferenceHasTheSameForwardPass) {
       for (const Operand operand : {Operand::dgrad_dy, Operand::dgrad_w, Operand::wgrad_dy, Operand::wgrad_x})
         EXPECT_FALSE(reference.at(linear->layer_id(), 0)[operand].has_value()) << name;
     for (const std::vector<DrawSums>& sums :
-         measure_gradient_noise(decoder_, {reference, reference, batches_, 2, pass_, {}}))
+         measure_gradient_noise(decoder_, {alone_, reference, reference, batches_, 2, pass_, {}}))
       EXPECT_EQ(whole(sums, 2).bias, 0) << name;
   }
 }

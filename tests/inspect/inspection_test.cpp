@@ -11,6 +11,7 @@
 #include "support/models.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/inspect/inspection.h"
+#include "tetrad/parallel/self_communicator.h"
 
 namespace tetrad::testing {
 namespace {
@@ -74,7 +75,7 @@ class InspectionTest : public ::testing::Test {
   }
 
   Inspection inspected(const InspectOptions& options = {.budget = 0.2, .progress = {}}) {
-    return inspect(decoder_, precision_, data_, pass_, options);
+    return inspect(alone_, decoder_, precision_, data_, pass_, options);
   }
 
   static Decoder make_decoder(int threads) {
@@ -83,6 +84,7 @@ class InspectionTest : public ::testing::Test {
     return decoder;
   }
 
+  SelfCommunicator alone_;
   Decoder decoder_ = make_decoder(1);
   PrecisionConfig precision_;
   ProbeData data_ = random_data(tiny_llama().vocab, 2, false);
@@ -122,7 +124,7 @@ TEST_F(InspectionTest, FindsTheLayerThatFourBitsCannotHold) {
 TEST_F(InspectionTest, Fp8LiesBetweenTheRecipeAndBf16) {
   plant_outliers(decoder_);
   precision_.high_precision = {0, 0, {}, {}};
-  const ProbeSetup setup{decoder_, data_, pass_, {}};
+  const ProbeSetup setup{alone_, decoder_, data_, pass_, {}};
   const auto recipe = [&](const std::string& name, const HighPrecisionConfig& kept) {
     PrecisionConfig config;
     config.recipe = name;
@@ -170,7 +172,7 @@ TEST_F(InspectionTest, TheSameInputsGiveTheSameFiguresWithAnyThreads) {
   const auto figures = [&](int threads) {
     Decoder decoder = make_decoder(threads);
     const Inspection inspection =
-        inspect(decoder, precision_, data_, pass_, {.by_block = true, .progress = {}});
+        inspect(alone_, decoder, precision_, data_, pass_, {.by_block = true, .progress = {}});
     std::vector<double> all = {inspection.reference_loss, inspection.suggested.gradient_error.mean};
     for (const UnitReport& report : inspection.units)
       for (const Gain& gain : {report.bf16, *report.fp8})

@@ -16,11 +16,12 @@ constexpr CollectiveCall kGather{Collective::gather, 7};
 TEST(PendingTime, IsThatOfOneCollective) {
   PendingTime pending;
   const PendingTime::Clock::time_point begin = {};
-  EXPECT_FALSE(pending.look(std::nullopt, begin));
+  EXPECT_EQ(pending.look(std::nullopt, begin), 0s);
   EXPECT_EQ(pending.look(kGather, begin + 1s), 0s);
   EXPECT_EQ(pending.look(kGather, begin + 4s), 3s);
   EXPECT_EQ(pending.look(CollectiveCall{Collective::gather, 8}, begin + 5s), 0s);
-  EXPECT_FALSE(pending.look(std::nullopt, begin + 6s));
+  EXPECT_EQ(pending.look(std::nullopt, begin + 6s), 0s);
+  EXPECT_EQ(pending.look(std::nullopt, begin + 8s), 2s);
   EXPECT_EQ(pending.look(CollectiveCall{Collective::gather, 8}, begin + 9s), 0s);
 }
 
@@ -48,6 +49,19 @@ TEST(Watchdog, SaysNothingWhileCollectivesCome) {
   EXPECT_EQ(heard([&] { return CollectiveCall{Collective::gather, ++number}; }, 20ms, 200ms), "");
   EXPECT_GT(number, 2u);
   EXPECT_EQ(heard([] { return std::nullopt; }, 20ms, 200ms), "");
+}
+
+TEST(Watchdog, NamesTheRankThatOthersWaitFor) {
+  std::promise<std::string> said;
+  const Watchdog watchdog(
+      {.rank = 2,
+       .host = "node4",
+       .time_out = 50ms,
+       .tell = [&](const std::string& text) { said.set_value(text); }},  // a second time throws
+      [] { return std::nullopt; }, [](const std::string&) { FAIL() << "it does not wait"; });
+  const std::string message = said.get_future().get();
+  EXPECT_EQ(message.find("rank 2 on node4, step 0: has been at no collective for 0."), 0u) << message;
+  std::this_thread::sleep_for(200ms);
 }
 
 TEST(Watchdog, PassesOnWhatTheTransportNotices) {

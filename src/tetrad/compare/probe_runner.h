@@ -17,7 +17,8 @@ namespace tetrad {
 std::vector<ArmProbes> probes_so_far(const Comparison& comparison, const std::filesystem::path& folder);
 
 /// Measures what is wanted (gradients, losses, recovery, checks) and was not measured before, of the first
-/// run of each arm that has a checkpoint, and keeps it in the folder. False: stopped by a signal.
+/// run of each arm that has a checkpoint, and keeps it in the folder. False: stopped by a signal. `probes`
+/// are those of the first rank, which alone makes the checks.
 bool run_probes(const Comparison& comparison, const std::filesystem::path& folder,
                 const std::set<std::string>& wanted, const ChecksConfig& checks, const RunContext& context,
                 std::vector<ArmProbes>& probes);

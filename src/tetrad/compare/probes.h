@@ -22,9 +22,10 @@ struct GradientDistance {
 
 /// Gradients of one microbatch of the training data for the weights in `checkpoint`, at each arm's precision
 /// at the beginning of training; the first configuration is the reference. By arm: all parameters as one,
-/// then each matrix.
+/// then each matrix. Ranks share the arms.
 std::vector<std::vector<GradientDistance>> compare_gradients(const std::filesystem::path& checkpoint,
-                                                             std::span<const Config> arms, Backend& backend);
+                                                             std::span<const Config> arms,
+                                                             const RunContext& context);
 
 /// The loss of an arm's forward pass beside the reference's, on the same weights and the same tokens.
 struct LossDistance {
@@ -35,9 +36,10 @@ struct LossDistance {
 };
 
 /// Losses of held-out tokens for the weights in `checkpoint`, at each arm's precision at the beginning of
-/// training; the first configuration is the reference. By arm; nothing if no tokens are held out.
+/// training; the first configuration is the reference. By arm; nothing if no tokens are held out. Ranks share
+/// the arms.
 std::vector<LossDistance> compare_losses(const std::filesystem::path& checkpoint,
-                                         std::span<const Config> arms, Backend& backend);
+                                         std::span<const Config> arms, const RunContext& context);
 
 struct Recovery {
   bool nan_ok = false;
@@ -47,7 +49,8 @@ struct Recovery {
 };
 
 /// Trains the first steps of a run, from a checkpoint on once more, and with a bad step, in `folder`, which
-/// is removed afterwards. Nothing: stopped by a signal.
+/// is removed afterwards. Nothing: stopped by a signal. The files are compared on the first rank, whose
+/// result it is.
 std::optional<Recovery> test_recovery(Config config, const std::filesystem::path& folder,
                                       const RunContext& context);
 

@@ -11,8 +11,9 @@
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
-#include "tetrad/parallel/self_communicator.h"
+#include "tetrad/parallel/agreement.h"
 #include "tetrad/train/run_folder.h"
+#include "tetrad/train/run_ranks.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
@@ -45,6 +46,11 @@ void remove_checkpoints(const fs::path& run, std::size_t keep, const CheckpointC
 
 std::int64_t steps_of(const Trial& trial, const Comparison& comparison) {
   return step_count(trial.config.train) - comparison.trunk_steps();
+}
+
+/// The first rank's.
+bool has_ended(const fs::path& run, const RunContext& context) {
+  return context.first_finds([&] { return !ending_of(run).empty(); });
 }
 
 /// Where a comparison stands, in front of every line.
@@ -96,18 +102,20 @@ class Progress {
 /// Unless it is there. False: stopped by a signal.
 bool train_trunk(const Trunk& trunk, const fs::path& folder, Progress& progress, const RunContext& context) {
   const fs::path run = folder / trunk.folder;
-  if (trunk.given || !ending_of(run).empty()) return true;
+  if (trunk.given || has_ended(run, context)) return true;
   progress.begin(fmt::format("trunk seed {}", trunk.seed), trunk.steps);
   const Ending ending =
       train_in(run, trunk.config, {[&] { return progress.prefix(); }, true, trunk.steps}, context);
   if (ending == Ending::stopped_by_signal) return false;
-  TETRAD_CHECK(
-      ending == Ending::finished,
-      "the trunk {} diverged before step {}, so no arm can go on from it: change the configuration, or "
-      "shorten the trunks",
-      run.string(), trunk.steps);
-  remove_checkpoints(run, 1, trunk.config.train.checkpoint);
-  write_file_atomically(run / kEndingFile, "finished\n");
+  on_first(context.ranks, [&] {
+    TETRAD_CHECK(
+        ending == Ending::finished,
+        "the trunk {} diverged before step {}, so no arm can go on from it: change the configuration, or "
+        "shorten the trunks",
+        run.string(), trunk.steps);
+    remove_checkpoints(run, 1, trunk.config.train.checkpoint);
+    write_file_atomically(run / kEndingFile, "finished\n");
+  });
   progress.end();
   return true;
 }
@@ -118,28 +126,61 @@ BranchPoint branch_point_of(const Trunk& trunk, const fs::path& folder) {
   return branch_point(open_checkpoint(folder / trunk.folder, problems).path());
 }
 
+/// Whether there is something in the folder to go on from; what is there without any is removed.
+bool can_go_on(const fs::path& folder, const Config& config, const RunStyle& style) {
+  if (!RunFolder::is_run(folder)) return false;
+  check_same(folder, config);
+  if (style.saves_ends || !scan_checkpoints(folder / "checkpoints").empty()) return true;
+  fs::remove_all(folder);
+  return false;
+}
+
+/// What is left to do in the folder of a trial that was trained.
+void end_trial(const Trial& trial, const fs::path& folder, const Machine& machine, Ending ending,
+               const Comparison& comparison, bool keeps_checkpoint, bool keeps_trunk) {
+  const fs::path run = folder / trial.folder;
+  write_machine(run, machine);
+  if (ending == Ending::stopped_by_signal) return;
+  remove_checkpoints(run, keeps_checkpoint ? 1 : 0, trial.config.train.checkpoint);
+  write_file_atomically(run / kEndingFile, ending == Ending::finished ? "finished\n" : "diverged\n");
+  const bool is_last_of_pair = trial.arm + 1 == comparison.plan.arms.size();
+  if (trial.trunk && is_last_of_pair && !keeps_trunk)
+    if (const Trunk& trunk = comparison.trunks[*trial.trunk]; !trunk.given)
+      remove_checkpoints(folder / trunk.folder, 0, trunk.config.train.checkpoint);
+}
+
 }  // namespace
 
+bool RunContext::first_finds(const std::function<bool()>& question) const {
+  bool answer = false;
+  on_first(ranks, [&] { answer = question(); });
+  return on_any(ranks, answer);
+}
+
 Ending train_in(const fs::path& folder, Config config, const RunStyle& style, const RunContext& context) {
-  bool began = RunFolder::is_run(folder);
-  if (began) check_same(folder, config);
-  if (began && !style.saves_ends && scan_checkpoints(folder / "checkpoints").empty()) {
-    fs::remove_all(folder);  // it has nothing to go on from
-    began = false;
-  }
+  Communicator& ranks = context.ranks;
+  const std::unique_ptr<Watchdog> watchdog = watch_ranks(ranks, config.run);
   config.run.out = folder.string();
-  Dataset dataset = open_dataset(context.backend.threads(), config);
-  const std::string resolved = to_yaml(config);
-  const RunFolder held =
-      began ? RunFolder::open(folder) : RunFolder::create(folder, resolved, context.origin, style.branch);
-  RunLog log(folder / "log.txt", context.display);
-  log.set_quiet(!style.prefix);
+  std::optional<Dataset> dataset;
+  together(ranks, [&] {
+    groups_of_rank(config.train, ranks.size());
+    dataset.emplace(open_dataset(context.backend.threads(), config));
+  });
+  bool goes_on = false;
+  const RunFolder held = hold_for_all(ranks, folder, [&] {
+    goes_on = can_go_on(folder, config, style);
+    return goes_on ? RunFolder::open(folder)
+                   : RunFolder::create(folder, to_yaml(config), context.origin, style.branch);
+  });
+  RunLog log = context.is_first() ? RunLog(folder / "log.txt", context.display) : RunLog(context.display);
+  log.set_quiet(!style.prefix || !context.is_first());
   if (style.prefix) log.set_prefix(style.prefix);
-  SelfCommunicator alone;
-  Trainer trainer(config, std::move(dataset), resolved, context.build, held, context.backend, alone, log);
+  Trainer trainer(config, std::move(*dataset), to_yaml(config), context.build, held, context.backend, ranks,
+                  log);
+  trainer.tell_steps([&](std::int64_t step) { watchdog->set_step(step); });
   if (!style.saves_ends) trainer.leave_out_ends();
   if (style.stop_after > 0) trainer.stop_after(style.stop_after);
-  if (began)
+  if (on_any(ranks, goes_on))
     trainer.resume();
   else
     trainer.start();
@@ -176,33 +217,34 @@ double remaining_seconds(double each, double spent, std::int64_t steps, std::int
 bool run_trials(const Comparison& comparison, const fs::path& folder, const RunnerOptions& options,
                 const RunContext& context) {
   Progress progress(comparison, folder);
-  std::optional<Machine> machine;
+  std::optional<Machine> machine;  // of the first rank
   for (const Trial& trial : comparison.trials) {
     const fs::path run = folder / trial.folder;
-    if (!ending_of(run).empty()) continue;
-    if (!machine) machine = options.describe_machine();
+    if (has_ended(run, context)) continue;
+    on_first(context.ranks, [&] {
+      if (!machine) machine = options.describe_machine();
+    });
     RunStyle style;
     if (trial.trunk) {
       const Trunk& trunk = comparison.trunks[*trial.trunk];
       if (!train_trunk(trunk, folder, progress, context)) return false;
-      style.branch = branch_point_of(trunk, folder);
+      on_first(context.ranks, [&] { style.branch = branch_point_of(trunk, folder); });
     }
-    style.saves_ends = options.keep_checkpoints ||
-                       (trial.arm < options.probed && !trial_with_checkpoint(comparison, folder, trial.arm));
+    style.saves_ends = options.keep_checkpoints || context.first_finds([&] {
+      return trial.arm < options.probed && !trial_with_checkpoint(comparison, folder, trial.arm);
+    });
     progress.begin(fmt::format("{} seed {}", comparison.plan.arms[trial.arm].name, trial.seed),
                    steps_of(trial, comparison));
     style.prefix = [&] { return progress.prefix(); };
     const Ending ending = train_in(run, trial.config, style, context);
-    write_machine(run, *machine);
+    on_first(context.ranks, [&] {
+      end_trial(trial, folder, *machine, ending, comparison, style.saves_ends, options.keep_checkpoints);
+    });
     if (ending == Ending::stopped_by_signal) return false;
-    remove_checkpoints(run, style.saves_ends ? 1 : 0, trial.config.train.checkpoint);
-    write_file_atomically(run / kEndingFile, ending == Ending::finished ? "finished\n" : "diverged\n");
     progress.end();
-    const bool is_last_of_pair = trial.arm + 1 == comparison.plan.arms.size();
-    if (trial.trunk && is_last_of_pair && !options.keep_checkpoints)
-      if (const Trunk& trunk = comparison.trunks[*trial.trunk]; !trunk.given)
-        remove_checkpoints(folder / trunk.folder, 0, trunk.config.train.checkpoint);
-    if (options.after_trial) options.after_trial();
+    on_first(context.ranks, [&] {
+      if (options.after_trial) options.after_trial();
+    });
   }
   return true;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Trains the trials of a comparison one after another. Each is a run like any other, in a folder of its own,
-// so a comparison that was killed goes on where it was.
+// so a comparison that was killed goes on where it was. All ranks train each of them together; what the files
+// say, and so what is to be done, the first one reads for all.
 
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "tetrad/compare/trials.h"
 #include "tetrad/core/display.h"
 #include "tetrad/ops/backend.h"
+#include "tetrad/ops/communicator.h"
 #include "tetrad/train/signals.h"
 #include "tetrad/train/trainer.h"
 
@@ -22,8 +24,13 @@ struct RunContext {
   std::string build;      //!< id of this program
   nlohmann::json origin;  //!< describe_origin()
   Backend& backend;
+  Communicator& ranks;
   const StopSignals& signals;
   Display& display;
+
+  bool is_first() const { return ranks.rank() == 0; }
+  /// Whether the first rank finds it so.
+  bool first_finds(const std::function<bool()>& question) const;
 };
 
 struct RunStyle {
@@ -41,8 +48,9 @@ Ending train_in(const std::filesystem::path& folder, Config config, const RunSty
 struct RunnerOptions {
   bool keep_checkpoints = true;  //!< false: only one for each of the arms below is made, and stays
   std::size_t probed = 0;        //!< arms, from the first, of which a last checkpoint is needed afterwards
-  std::function<Machine()> describe_machine;  //!< called once, if there is anything to train
-  std::function<void()> after_trial = {};
+  std::function<Machine()>
+      describe_machine;                    //!< called once, if there is anything to train, on the first rank
+  std::function<void()> after_trial = {};  //!< on the first rank
 };
 
 /// "finished" or "diverged"; empty for a trial that has not ended.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tetrad/eval/gradients.h"
+#include "tetrad/ops/communicator.h"
 #include "tetrad/recipe/recipe.h"
 
 namespace tetrad {
@@ -44,12 +45,13 @@ struct DrawSums {
 std::optional<Recipe> without_backward_quantizers(const Recipe& recipe, Decoder& decoder, double progress);
 
 struct NoiseProbe {
+  Communicator& ranks;  //!< share the microbatches; all get the same results, which are those of one
   const Recipe& recipe;
   const Recipe& reference;  //!< without_backward_quantizers()
   std::span<const Microbatch> batches;
   std::int64_t draws = 2;            //!< at least two
   Pass pass;                         //!< seed, step and progress: where in the run it is
-  std::function<void()> after_pass;  //!< may throw to stop
+  std::function<void()> after_pass;  //!< of this rank; may throw to stop
 };
 
 /// By microbatch and parameter. 1 + `draws` passes for each microbatch; two more gradients in memory.

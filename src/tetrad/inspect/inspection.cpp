@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
 #include "tetrad/eval/evaluation.h"
 #include "tetrad/eval/gradient_noise.h"
+#include "tetrad/parallel/agreement.h"
 
 namespace tetrad {
 namespace {
@@ -29,12 +31,12 @@ double bytes_per_value(const std::optional<QuantSpec>& spec) {
 
 class Inspector {
  public:
-  Inspector(Decoder& decoder, const PrecisionConfig& precision, const ProbeData& data, const Pass& pass,
-            const InspectOptions& options)
+  Inspector(Communicator& ranks, Decoder& decoder, const PrecisionConfig& precision, const ProbeData& data,
+            const Pass& pass, const InspectOptions& options)
       : precision_(precision),
         options_(options),
         blocks_(decoder.config().blocks()),
-        setup_{decoder, data, pass, [this] { note_pass(); }},
+        setup_{ranks, decoder, data, pass, [this] { note_pass(); }},
         layers_(make_units(decoder, false)),
         units_(make_units(decoder, options.by_block)),
         reference_(unquantized(precision), blocks_),
@@ -42,18 +44,21 @@ class Inspector {
         today_(precision, blocks_) {
     const Linear* first = decoder.linears().at(0);
     base_ = nothing_.at(first->layer_id(), pass.progress);
-    TETRAD_CHECK(
-        is_quantized(base_),
-        "there is nothing to inspect: at {:.0f} % of its tokens this run is in BF16; name the recipe "
-        "that it could be in (--precision nvfp4)",
-        100 * pass.progress);
+    together(ranks, [&] {
+      TETRAD_CHECK(
+          is_quantized(base_),
+          "there is nothing to inspect: at {:.0f} % of its tokens this run is in BF16; name the recipe "
+          "that it could be in (--precision nvfp4)",
+          100 * pass.progress);
+    });
   }
 
   Inspection run() {
     for (const Linear* linear : setup_.decoder.linears())
       levels_of_today_.push_back(level_of(precision_at(today_, *linear), base_));
     plan_probes();
-    const auto batches = static_cast<std::int64_t>(setup_.data.training.size());
+    const std::int64_t batches =
+        ceil_div(std::ssize(setup_.data.training), setup_.ranks.size());               // of the first rank
     const std::int64_t of_noise = can_measure_noise() ? 3 * (1 + options_.draws) : 0;  // three sets
     total_ =
         batches * (static_cast<std::int64_t>(probes_.size()) + 4 +  // statistics, two references, the set
@@ -176,8 +181,8 @@ class Inspector {
     const std::optional<Recipe> reference =
         without_backward_quantizers(recipe, setup_.decoder, setup_.pass.progress);
     if (!reference) return std::nullopt;
-    return measure_gradient_noise(setup_.decoder, {recipe, *reference, setup_.data.training, options_.draws,
-                                                   setup_.pass, setup_.after_pass});
+    return measure_gradient_noise(setup_.decoder, {setup_.ranks, recipe, *reference, setup_.data.training,
+                                                   options_.draws, setup_.pass, setup_.after_pass});
   }
 
   /// Of those parameters for which `counts(name)`, as one vector.
@@ -274,11 +279,11 @@ class Inspector {
 
 }  // namespace
 
-Inspection inspect(Decoder& decoder, const PrecisionConfig& precision, const ProbeData& data,
-                   const Pass& pass, const InspectOptions& options) {
+Inspection inspect(Communicator& ranks, Decoder& decoder, const PrecisionConfig& precision,
+                   const ProbeData& data, const Pass& pass, const InspectOptions& options) {
   TETRAD_CHECK(data.training.size() >= 2, "a standard error needs at least two microbatches");
   TETRAD_CHECK(options.draws >= 2, "bias and variance cannot be told apart with fewer than two draws");
-  return Inspector(decoder, precision, data, pass, options).run();
+  return Inspector(ranks, decoder, precision, data, pass, options).run();
 }
 
 }  // namespace tetrad

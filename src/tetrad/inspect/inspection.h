@@ -19,7 +19,7 @@ struct InspectOptions {
   bool by_block = false;
   double budget = 0.15;     //!< fraction of the linear layers' FLOP in BF16; FP8 counts half
   std::int64_t draws = 16;  //!< of random numbers, for the noise of the backward pass
-  /// Passes that are done, and that there will be. May throw to stop.
+  /// Passes that this rank has done, and that the first will do. May throw to stop.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };
 
@@ -77,9 +77,10 @@ struct Inspection {
   }
 };
 
-/// The decoder holds the weights; `pass` says where in the run they are from (seed, step, progress). Throws
-/// Error (bad input) if nothing is quantized at that point.
-Inspection inspect(Decoder& decoder, const PrecisionConfig& precision, const ProbeData& data,
-                   const Pass& pass, const InspectOptions& options);
+/// The decoder holds the weights; `pass` says where in the run they are from (seed, step, progress). `ranks`
+/// share the passes: each has the same weights and data, and all get the same results, which are those of
+/// one. Throws Error (bad input) if nothing is quantized at that point.
+Inspection inspect(Communicator& ranks, Decoder& decoder, const PrecisionConfig& precision,
+                   const ProbeData& data, const Pass& pass, const InspectOptions& options);
 
 }  // namespace tetrad

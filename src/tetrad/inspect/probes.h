@@ -10,6 +10,7 @@
 #include "tetrad/eval/estimate.h"
 #include "tetrad/eval/gradients.h"
 #include "tetrad/model/decoder.h"
+#include "tetrad/ops/communicator.h"
 #include "tetrad/recipe/recipe.h"
 
 namespace tetrad {
@@ -19,12 +20,14 @@ struct ProbeData {
   std::vector<Microbatch> heldout;  //!< as many, for the losses; empty: those of the training tokens
 };
 
-/// What every probe has in common.
+/// What every probe has in common. `ranks` share the microbatches: each has the same weights and data, and
+/// all get the same results, which are those of one.
 struct ProbeSetup {
+  Communicator& ranks;
   Decoder& decoder;
   const ProbeData& data;
   Pass pass;                         //!< seed, step and progress: where in the run it is
-  std::function<void()> after_pass;  //!< may throw to stop
+  std::function<void()> after_pass;  //!< of this rank; may throw to stop
 };
 
 /// The gradient of one microbatch against the reference's.

@@ -29,8 +29,13 @@ bool on_any(Communicator& ranks, bool here);
 /// Rank 0's text.
 std::string from_first(Communicator& ranks, const std::string& text);
 
-/// `compute` of 0 … count - 1, in order, of which each rank computes a share. All ranks compute equally
-/// often, the last one again where there is none left, so that `compute` may be something they do together.
+/// `compute` of 0 … count - 1, in order, of which each rank computes a share: one after the other, the first
+/// rank no fewer than any. Where it throws Error on any rank, all throw a SharedError.
+std::vector<std::vector<double>> dealt_lists(Communicator& ranks, std::int64_t count,
+                                             const std::function<std::vector<double>(std::int64_t)>& compute);
+
+/// The same with a number each. All ranks compute equally often, the last number again where there is none
+/// left, so that `compute` may be something they do together.
 std::vector<double> dealt(Communicator& ranks, std::int64_t count,
                           const std::function<double(std::int64_t)>& compute);
 

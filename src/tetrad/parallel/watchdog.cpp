@@ -5,18 +5,16 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace tetrad {
 
-std::optional<PendingTime::Clock::duration> PendingTime::look(const std::optional<CollectiveCall>& call,
-                                                              Clock::time_point now) {
-  const std::uint64_t number = call ? call->number : 0;
-  if (number != number_) {
-    number_ = number;
-    since_ = now;
-  }
-  if (number_ == 0) return std::nullopt;
-  return now - since_;
+PendingTime::Clock::duration PendingTime::look(const std::optional<CollectiveCall>& call,
+                                               Clock::time_point now) {
+  const std::optional<std::uint64_t> number = call ? std::optional(call->number) : std::nullopt;
+  if (!since_ || number != number_) since_ = now;
+  number_ = number;
+  return now - *since_;
 }
 
 Watchdog::Watchdog(WatchdogOptions options, Look look, Handler handler)
@@ -34,17 +32,24 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
+std::string Watchdog::named(const std::string& what) const {
+  return fmt::format("rank {} on {}, step {}: {}", options_.rank, options_.host, step_.load(), what);
+}
+
 std::optional<std::string> Watchdog::trouble() {
-  const auto named = [&](const std::string& what) {
-    return fmt::format("rank {} on {}, step {}: {}", options_.rank, options_.host, step_.load(), what);
-  };
   try {
     const std::optional<CollectiveCall> call = look_();
-    const auto waited = pending_.look(call, PendingTime::Clock::now());
-    if (!waited || *waited < options_.time_out) return std::nullopt;
-    return named(
-        fmt::format("{} {} has not finished after {:.1f} s: another rank is gone, or is somewhere else",
-                    name_of(call->collective), call->number, std::chrono::duration<double>(*waited).count()));
+    const PendingTime::Clock::duration waited = pending_.look(call, PendingTime::Clock::now());
+    if (waited < options_.time_out) return std::nullopt;
+    const double seconds = std::chrono::duration<double>(waited).count();
+    if (call)
+      return named(
+          fmt::format("{} {} has not finished after {:.1f} s: another rank is gone, or is somewhere else",
+                      name_of(call->collective), call->number, seconds));
+    if (!std::exchange(has_told_, true))
+      options_.tell(named(fmt::format(
+          "has been at no collective for {:.1f} s: where others wait, they wait for this rank", seconds)));
+    return std::nullopt;
   } catch (const std::exception& error) {
     return named(error.what());
   }

@@ -16,23 +16,26 @@
 
 namespace tetrad {
 
-/// How long one and the same collective has been pending.
+/// How long one and the same collective has been pending, or none.
 class PendingTime {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Is told what is pending at a moment, and says since when it has been.
-  std::optional<Clock::duration> look(const std::optional<CollectiveCall>& call, Clock::time_point now);
+  /// Is told what is pending at a moment, and says for how long it has been.
+  Clock::duration look(const std::optional<CollectiveCall>& call, Clock::time_point now);
 
  private:
-  std::uint64_t number_ = 0;  //!< 0: none
-  Clock::time_point since_ = {};
+  std::optional<std::uint64_t> number_;  //!< of the collective
+  std::optional<Clock::time_point> since_;
 };
 
 struct WatchdogOptions {
   int rank = 0;
   std::string host;
   std::chrono::milliseconds time_out = std::chrono::minutes(10);
+  /// Is told, once, where this rank has been in no collective for so long: if others wait for it, this is who
+  /// they wait for. In the watchdog's thread.
+  std::function<void(const std::string& message)> tell = [](const std::string& /*message*/) {};
 };
 
 class Watchdog {
@@ -56,6 +59,7 @@ class Watchdog {
   void watch();
   /// What is wrong; nothing if all is well.
   std::optional<std::string> trouble();
+  std::string named(const std::string& what) const;
 
   WatchdogOptions options_;
   Look look_;
@@ -64,6 +68,7 @@ class Watchdog {
   PendingTime pending_;
   std::mutex mutex_;
   std::condition_variable ended_;
+  bool has_told_ = false;
   bool ends_ = false;
   std::thread thread_;  //!< the last member: it uses the others
 };

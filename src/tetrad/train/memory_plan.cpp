@@ -75,6 +75,7 @@ class Planner {
       : config_(config),
         traits_(traits),
         room_(room),
+        ranks_(ranks),
         case_(memory_case(config, ranks)),
         recipe_(config.precision, config.model.blocks()),
         estimator_(config.model, recipe_, traits) {}
@@ -153,7 +154,7 @@ class Planner {
 
   /// They go over the bus once in a step of several microbatches.
   double moments_cost() const {
-    const auto microbatches = static_cast<double>(config_.train.microbatches());
+    const double microbatches = static_cast<double>(config_.train.microbatches()) / ranks_;
     return traits_.host_bandwidth > 0 ? 1e3 * kGb / traits_.host_bandwidth / microbatches : 0;
   }
 
@@ -195,6 +196,7 @@ class Planner {
   const Config& config_;
   const MemoryTraits& traits_;
   const Room& room_;
+  int ranks_;
   MemoryCase case_;
   Recipe recipe_;
   MemoryEstimator estimator_;

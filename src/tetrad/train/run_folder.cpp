@@ -53,6 +53,11 @@ std::optional<Marker> read_marker(const fs::path& run) {
   }
 }
 
+/// What a writer that was killed has left; for who holds the folder.
+void remove_leftovers_of_run(const fs::path& run) {
+  for (const char* name : {kMarker, kConfig, kMetrics}) remove_leftovers(run, name);
+}
+
 bool has_checkpoint(const fs::path& run) {
   return std::ranges::any_of(scan_checkpoints(run / kCheckpoints), [](const CheckpointEntry& entry) {
     return entry.kind != EntryKind::other && looks_complete(entry.path);
@@ -129,6 +134,7 @@ RunFolder RunFolder::create(const fs::path& path, const std::string& config, con
   TETRAD_CHECK(!error, "cannot create {}: {}", path.string(), error.message());
   RunFolder folder(path);
   folder.lock_.emplace(path);
+  remove_leftovers_of_run(path);
   if (is_run(path)) {
     const std::optional<Marker> marker = read_marker(path);
     TETRAD_CHECK(marker && made_no_step(path, marker->branch),
@@ -151,7 +157,7 @@ RunFolder RunFolder::open(const fs::path& path) {
                path.string());
   RunFolder folder(path);
   folder.lock_.emplace(path);
-  for (const char* name : {kMarker, kConfig, kMetrics}) remove_leftovers(path, name);
+  remove_leftovers_of_run(path);
   check_is_run(path);
   if (const std::optional<Marker> marker = read_marker(path)) {
     folder.id_ = marker->id;
@@ -171,11 +177,11 @@ RunFolder RunFolder::open(const fs::path& path) {
   return folder;
 }
 
-RunFolder RunFolder::join(const fs::path& path, const std::string& id) {
+RunFolder RunFolder::join(const fs::path& path, const std::string& id, const std::string& sign) {
   RunFolder folder(path);
   const std::optional<Marker> marker = read_marker(path);
   TETRAD_CHECK(
-      marker && marker->id == id,
+      marker && marker->id == id && is_present(path / sign),
       "{} is not the folder that the first rank has under this name: all ranks of a run need a folder "
       "that they share (NFS, Lustre or the like)",
       path.string());

@@ -29,9 +29,10 @@ class RunFolder {
   /// checkpoint if they are gone. Throws Error (bad input) if it is no run's.
   static RunFolder open(const std::filesystem::path& path);
 
-  /// The same folder on another rank than the one that holds it. Throws Error (bad input) if it is not the
-  /// folder of the run with this id: the ranks then do not see the same files.
-  static RunFolder join(const std::filesystem::path& path, const std::string& id);
+  /// The same folder on another rank than the one that holds it, which has just made the file `sign` there.
+  /// Throws Error (bad input) if there is no such file, or if it is not the folder of the run with this id:
+  /// the ranks then do not see the same files.
+  static RunFolder join(const std::filesystem::path& path, const std::string& id, const std::string& sign);
 
   /// By its marker; or, for runs of 0.1.0 and those that lost it, by a checkpoint.
   static bool is_run(const std::filesystem::path& path);

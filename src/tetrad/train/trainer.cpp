@@ -37,8 +37,6 @@ std::int64_t groups_of_rank(const TrainConfig& config, int ranks) {
   return config.groups / ranks;
 }
 
-namespace {
-
 std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Communicator& ranks) {
   if (config.parallel.zero == 0 || ranks.size() == 1) return nullptr;
   TETRAD_CHECK(ranks.size() <= kPieces,
@@ -47,8 +45,6 @@ std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend
                config.parallel.zero, ranks.size(), kPieces);
   return std::make_unique<WeightShards>(backend, ranks);
 }
-
-}  // namespace
 
 MemoryCase memory_case(const Config& config, int ranks) {
   const TrainConfig& train = config.train;

@@ -45,6 +45,9 @@ enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 /// How many groups of a step each of `ranks` has. Throws Error (bad input) where they cannot share them.
 std::int64_t groups_of_rank(const TrainConfig& config, int ranks);
 
+/// Where ranks share weights; null: each has all of them. Throws Error (bad input) where there are too many.
+std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Communicator& ranks);
+
 /// What decides about the memory of one of the ranks of a run, besides its plan (memory_plan.h).
 MemoryCase memory_case(const Config& config, int ranks);
 
