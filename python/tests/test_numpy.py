@@ -6,9 +6,9 @@ import subprocess
 
 import numpy as np
 import pytest
-from conftest import KEY, RECIPES, dequantized_product
 
 import tetrad
+from conftest import KEY, RECIPES, dequantized_product
 
 OPTIONS = [
     {"format": "nvfp4"},
@@ -44,7 +44,8 @@ def test_bytes_are_those_of_the_program(options, dtype, program, rng, tmp_path):
 
 
 def test_files_bring_back_what_was_saved(rng, tmp_path):
-    tensors = {str(i): tetrad.quantize(rng.standard_normal((128, 128), dtype=np.float32), **o) for i, o in enumerate(OPTIONS)}
+    x = rng.standard_normal((128, 128), dtype=np.float32)
+    tensors = {str(number): tetrad.quantize(x, **options) for number, options in enumerate(OPTIONS)}
     tetrad.save(tmp_path / "q.safetensors", {**tensors, "plain": np.arange(6).reshape(2, 3)})
     back = tetrad.load(tmp_path / "q.safetensors")
     assert set(back) == {*tensors, "plain"}
@@ -55,8 +56,13 @@ def test_files_bring_back_what_was_saved(rng, tmp_path):
         assert np.array_equal(back[name].dequantize(), q.dequantize())
 
 
-@pytest.mark.parametrize("content", [b"", b"12345", b"\xff" * 64, b"\x04" + b"\0" * 7 + b"nope", b"\x02" + b"\0" * 7 + b"[]",
-                                     b"\x40" + b"\0" * 7 + b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'.ljust(64)])  # fmt: skip
+OUTSIDE = b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'.ljust(64)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"12345", b"\xff" * 64, b"\x04" + b"\0" * 7 + b"nope", b"\x02" + b"\0" * 7 + b"[]", b"\x40" + b"\0" * 7 + OUTSIDE],
+)
 def test_what_is_no_file_is_refused(content, tmp_path):
     (tmp_path / "bad.safetensors").write_bytes(content)
     with pytest.raises(tetrad.Error):

@@ -22,7 +22,12 @@ _DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
 }  # fmt: skip
-_ML_DTYPES = {"BF16": ("bfloat16", "<u2"), "F8_E4M3": ("float8_e4m3fn", "u1"), "F8_E5M2": ("float8_e5m2", "u1"), "F8_E8M0": ("float8_e8m0fnu", "u1")}
+_ML_DTYPES = {
+    "BF16": ("bfloat16", "<u2"),
+    "F8_E4M3": ("float8_e4m3fn", "u1"),
+    "F8_E5M2": ("float8_e5m2", "u1"),
+    "F8_E8M0": ("float8_e8m0fnu", "u1"),
+}
 _LARGEST_HEADER = 100_000_000
 
 
@@ -77,9 +82,13 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     tensors, dtypes, metadata = _read(path)
     result: dict[str, Any] = dict(tensors)
     described = json.loads(metadata.get("tetrad.quantizers", "{}"))
-    for name in [key.removesuffix(".codes") for key in tensors if key.endswith(".codes") and key.removesuffix(".codes") + ".scales" in tensors]:
-        codes, scales = tensors[name + ".codes"], tensors[name + ".scales"]
-        quantizer = Quantizer(**described[name]) if name in described else _guess(codes, scales, dtypes[name + ".codes"], dtypes[name + ".scales"])
+    for key in tensors:
+        name = key.removesuffix(".codes")
+        if name == key or name + ".scales" not in tensors:
+            continue
+        codes, scales = tensors[key], tensors[name + ".scales"]
+        said = described.get(name)
+        quantizer = Quantizer(**said) if said else _guess(codes, scales, dtypes[key], dtypes[name + ".scales"])
         rows, cols = codes.shape[0], codes.shape[1] * (1 if quantizer.format == "fp8" else 2)
         amax = tensors.get(name + ".amax", np.float32(1))
         scales = scales if quantizer.format == "fp8" else scales.view(np.uint8)

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import ctypes as c
-import os
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -206,20 +206,16 @@ def check(status: int) -> None:
     raise {2: Error, 3: MemoryError}.get(status, RuntimeError)(message)
 
 
-_frameworks: c.CDLL | None = None
-
-
+@cache
 def frameworks() -> c.CDLL:
     """The operations of PyTorch and JAX."""
-    global _frameworks
-    if _frameworks is None:
-        _frameworks = _load("libtetrad_frameworks.so")
-        _frameworks.tetrad_python_load_torch.restype = c.c_char_p
-        _frameworks.tetrad_python_set_threads(_threads)
-    return _frameworks
+    loaded = _load("libtetrad_frameworks.so")
+    loaded.tetrad_python_load_torch.restype = c.c_char_p
+    loaded.tetrad_python_set_threads(_settings["threads"])
+    return loaded
 
 
-_threads = 0
+_settings = {"threads": 0}
 
 
 class _Context(threading.local):
@@ -229,11 +225,12 @@ class _Context(threading.local):
     threads = -1
 
     def get(self) -> c.c_void_p:
-        if self.handle is None or self.threads != _threads:
+        threads = _settings["threads"]
+        if self.handle is None or self.threads != threads:
             self.free()
             handle = c.c_void_p()
-            check(lib.tetrad_cpu_context(c.byref(CpuOptions(threads=_threads)), c.byref(handle)))
-            self.handle, self.threads = handle, _threads
+            check(lib.tetrad_cpu_context(c.byref(CpuOptions(threads=threads)), c.byref(handle)))
+            self.handle, self.threads = handle, threads
         return self.handle
 
     def free(self) -> None:
@@ -253,14 +250,8 @@ def set_threads(count: int) -> None:
 
     PyTorch's operations go by ``torch.set_num_threads`` instead.
     """
-    global _threads
     if count < 0 or count > 4096:
         raise Error(f"set_threads: {count} threads")
-    _threads = int(count)
-    if _frameworks is not None:
-        _frameworks.tetrad_python_set_threads(_threads)
-
-
-def folder() -> str:
-    """Where the compiled part is."""
-    return os.fspath(_FOLDER)
+    _settings["threads"] = int(count)
+    if frameworks.cache_info().currsize > 0:
+        frameworks().tetrad_python_set_threads(int(count))

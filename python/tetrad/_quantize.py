@@ -155,8 +155,8 @@ class Quantized:
 
     def __post_init__(self) -> None:
         layout = self.quantizer.layout(*self.shape)
-        codes = np.ascontiguousarray(self.codes)
-        scales = np.ascontiguousarray(self.scales)
+        codes = np.asarray(self.codes, order="C")
+        scales = np.asarray(self.scales, order="C")
         if codes.nbytes != layout.code_bytes or scales.nbytes != layout.scale_bytes:
             raise Error(
                 f"{codes.nbytes} bytes of codes and {scales.nbytes} of scales, where a matrix of {self.shape} in "

@@ -7,6 +7,7 @@ import ctypes as c
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -72,10 +73,7 @@ class Recipe:
         if self.blocks == 0 and said.get("high_precision") != "none":
             high = dict(said.get("high_precision", {}))
             said["high_precision"] = {"first": 0, "last": 0} | high
-        try:
-            self.text = json.dumps(said, sort_keys=True, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise Error(f"recipe: {error}") from error
+        self.text = _flow(said)
         self._handle = c.c_void_p()
         check(lib.tetrad_recipe_parse(self.text.encode(), c.c_int64(max(self.blocks, 1)), c.byref(self._handle)))
 
@@ -113,6 +111,20 @@ def _precision(recipe: Recipe, text: str, blocks: int, out_features: int, name: 
     handle = c.c_void_p()
     check(lib.tetrad_precision_of_layer(recipe._handle, c.byref(layer), c.byref(handle)))
     return Precision(handle, repr((text, blocks, out_features, name, block, progress)))
+
+
+def _flow(value: Any) -> str:
+    """YAML on one line. Words stand without quotes, in which none and auto would be texts."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(str(key))}: {_flow(value[key])}" for key in sorted(value, key=str)) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_flow(element) for element in value) + "]"
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", value):
+        return value
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Error(f"recipe: {error}") from error
 
 
 def _as_dict(description: Description) -> dict[str, Any]:

@@ -132,11 +132,13 @@ def resolve(recipe: Description | Recipe, out_features: int) -> tuple[int, int]:
 def apply_linear(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, number: int, token_multiple: int, key: torch.Tensor, layer: int
 ) -> torch.Tensor:
-    if torch.is_autocast_enabled(x.device.type):
+    if x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type):
         # As in the program: activations in BF16, and the weight quantized from its master copy.
         x = x.to(torch.bfloat16)
     if x.dim() == 0 or w.dim() != 2 or x.shape[-1] != w.shape[1]:
         raise Error(f"linear: x is {tuple(x.shape)} and w is {tuple(w.shape)}: w must be [out, {x.shape[-1] if x.dim() else 'in'}]")
+    if x.device != w.device:
+        raise Error(f"linear: x is on {x.device} and w on {w.device}")
     for name, tensor in (("x", x), ("w", w)):
         if tensor.dtype not in (torch.float32, torch.bfloat16):
             raise Error(f"linear: {name} is {tensor.dtype}: convert it to float32 or bfloat16")

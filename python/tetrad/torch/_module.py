@@ -35,15 +35,25 @@ class RandomKey(nn.Module):
         self.register_buffer("value", make_key(seed))
         self.rank, self.ranks = rank, ranks
         self._current: torch.Tensor | None = None
+        self.passes = 0  # of training, as the host counts them
 
-    def get_extra_state(self) -> torch.Tensor:
-        """How many training passes there were: read without waiting for a device."""
-        return torch.tensor(self.passes)
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        self._count_passes()
 
-    def set_extra_state(self, state: torch.Tensor) -> None:
-        self.passes = int(state)
+    def _count_passes(self) -> None:
+        self.passes = self.get().microbatch // self.place()[1]
 
-    passes = 0
+    def _apply(self, fn: Any, recurse: bool = True) -> RandomKey:
+        """Follows a model to its device, and keeps its value even where that makes memory without content."""
+        device = fn(self.value).device
+        if device.type != "meta":
+            self.value = self.value.to(device)
+        return self
+
+    def forward(self, input: Any) -> Any:
+        """Nothing: it stands at the end of a torch.nn.Sequential that was converted."""
+        return input
 
     def place(self) -> tuple[int, int]:
         if self.rank is not None:
@@ -70,6 +80,7 @@ class RandomKey(nn.Module):
         given = (known.seed if seed is None else seed, known.step if step is None else step)
         with torch.no_grad():
             self.value.copy_(make_key(*given, known.microbatch if microbatch is None else microbatch))
+        self._count_passes()
 
     def get(self) -> Key:
         """What the next pass draws by. Waits for the device."""
@@ -116,6 +127,7 @@ class Linear(nn.Linear):
 
     def set_progress(self, progress: float) -> None:
         """Takes what the recipe's schedule says when that fraction of the training is over."""
+        self.__dict__["_progress"] = progress
         recipe, name, block = self._place
         precision = recipe.precision(self.out_features, name, block, progress)
         self.precision = repr(precision)
@@ -138,7 +150,7 @@ class Linear(nn.Linear):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.set_progress(0.0)
+        self.set_progress(self._progress)
 
 
 def _begin_pass(module: nn.Module, _: Any) -> None:
@@ -205,10 +217,8 @@ def convert(
     unused = [pattern for pattern in keep if not any(_matches([pattern], name) for name in where)]
     if unused and tuple(keep) != convert.__kwdefaults__["keep"]:
         raise Error(f"convert: no linear layer is called {', '.join(unused)}; there are {', '.join(list(where)[:8])}, …")
-    if isinstance(recipe, Recipe):
-        resolved = recipe
-    else:
-        resolved = Recipe(_with_ends(recipe, keep_first, keep_last, count), blocks=count)
+    given = isinstance(recipe, Recipe)
+    resolved = recipe if given else Recipe(_with_ends(recipe, keep_first, keep_last, count), blocks=count)
     key = RandomKey(seed, rank, ranks)
     layer = 0
     for name, module in list(model.named_modules()):

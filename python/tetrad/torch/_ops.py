@@ -48,19 +48,9 @@ def number_of_quantizer(quantizer: Quantizer) -> int:
 @torch.library.register_fake("tetrad::linear_forward", lib=_library_of_ops)
 def _(x: torch.Tensor, w: torch.Tensor, key: torch.Tensor, precision: int, layer: int, save: bool) -> tuple[torch.Tensor, torch.Tensor]:
     torch._check(x.dim() == 2 and w.dim() == 2 and x.shape[1] == w.shape[1], lambda: f"x is {x.shape} and w is {w.shape}")
-    tokens, features = x.shape
-    size = _saved_size(precision, tokens, features) if save else 0
-    return x.new_empty((tokens, w.shape[0])), x.new_empty((size,), dtype=torch.uint8)
-
-
-def _saved_size(precision: int, tokens: int | torch.SymInt, features: int) -> int | torch.SymInt:
-    """Of a number of tokens that need not be known yet: two sizes tell the line on which all of them are."""
-    known = precisions[precision]
-    if isinstance(tokens, int):
-        return known.saved_bytes(tokens, int(features))
-    step = 256 * 16
-    first, second = known.saved_bytes(step, int(features)), known.saved_bytes(2 * step, int(features))
-    return first + (second - first) * (tokens - step) // step
+    # How much is saved is no line over the tokens, so a compiler makes a program for each number of them.
+    size = precisions[precision].saved_bytes(int(x.shape[0]), int(x.shape[1])) if save else 0
+    return x.new_empty((x.shape[0], w.shape[0])), x.new_empty((size,), dtype=torch.uint8)
 
 
 @torch.library.register_fake("tetrad::linear_backward", lib=_library_of_ops)

@@ -45,9 +45,10 @@ struct SavedLayout {
     scales = size.scales;
     scales_at = aligned(codes);
     amax_at = scales_at + aligned(scales);
-    mean_at = amax_at + kAlignment;
-    if (precision.centres()) mean = in_features * static_cast<std::int64_t>(sizeof(float));
-    bytes = mean_at + aligned(mean);
+    constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
+    mean_at = amax_at + kFloat;
+    if (precision.centres()) mean = in_features * kFloat;
+    bytes = mean_at + mean;  // nothing behind it, which nobody would write
   }
 };
 
@@ -167,16 +168,18 @@ tetrad_status tetrad_linear_forward(tetrad_context* context, const tetrad_linear
     check_shape("w", w.rows, w.cols, w.rows, x.cols);
     check_shape("y", y.rows, y.cols, x.rows, w.rows);
 
-    const SavedLayout layout(call.precision, x.rows, x.cols);
-    const bool saves = known.saved != nullptr && layout.bytes > 0;
-    std::optional<SavedMemory> saved;
-    if (saves) saved.emplace(where, known.saved, known.saved_bytes, layout);
     LinearForward op{x, linear_weight(call, Operand::fprop_w, w, x.dtype, where.weight), y, where.workspace};
-    if (saves) op.saved_codes = &saved->tensor;
-    op.mean = saves && layout.mean > 0 ? &saved->mean : &where.mean;
+    op.mean = &where.mean;
     op.weight_values = w;
+    std::optional<SavedMemory> saved;
+    if (known.saved != nullptr) {
+      const SavedLayout layout(call.precision, x.rows, x.cols);
+      if (layout.bytes > 0) saved.emplace(where, known.saved, known.saved_bytes, layout);
+      if (layout.mean > 0) op.mean = &saved->mean;
+    }
+    if (saved) op.saved_codes = &saved->tensor;
     linear_forward(call, op);
-    if (saves && !where.on_device) *saved->amax = saved->tensor.amax;
+    if (saved && !where.on_device) *saved->amax = saved->tensor.amax;
   });
 }
 
