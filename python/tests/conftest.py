@@ -10,6 +10,13 @@ import pytest
 import tetrad
 
 
+def pytest_sessionfinish(session):
+    """Where the program is at hand everything else is, too, and what is skipped was not checked."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if "TETRAD_PROGRAM" in os.environ and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="session")
 def program():
     path = os.environ.get("TETRAD_PROGRAM")
