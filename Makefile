@@ -10,7 +10,7 @@ compile = cmake --build --preset $(PRESET) --parallel $(JOBS)
 again = $(MAKE) --no-print-directory
 
 .PHONY: help setup build build-install build-tests test quickstart check-report check-hosts crosscheck study torture bench sanitize sanitize-threads fuzz cuda test-gpu \
-  sanitize-gpu install deb check-install lint format clean
+  sanitize-gpu install wheel deb check-install lint format clean
 
 help:
 	@echo "These install what is missing, and name it:"
@@ -31,6 +31,7 @@ help:
 	@echo "make build       build/tetrad (PRESET=native for this processor alone)"
 	@echo "make install     the program, the library and its headers, into PREFIX (/usr/local)"
 	@echo "make deb         the same as a package of Debian or Ubuntu, in build/"
+	@echo "make wheel       the Python package as a wheel, in build-wheel/: docs/python.md"
 	@echo "make check-install  that projects can build with what is installed: examples/quantize"
 	@echo "make bench       speed of quantizers, GEMM and training steps, each beside its ceiling"
 	@echo "make torture     a thousand kills and more over small runs, each then compared to the bit (KILLS=N FAULTS=N)"
@@ -53,6 +54,10 @@ build-install: build
 
 install: build-install
 	@cmake --install build --prefix $(PREFIX)
+
+# What the wheel is built with and checked by is in an environment of its own.
+wheel: setup
+	@scripts/build-wheel
 
 deb: build-install
 	@scripts/setup --check dpkg-shlibdeps:dpkg-dev file:file
@@ -129,4 +134,4 @@ format:
 	@scripts/lint --fix
 
 clean:
-	rm -rf build build-native build-arm64 build-sanitize build-sanitize-threads build-gpu build-lint build-fuzz
+	rm -rf build build-native build-arm64 build-sanitize build-sanitize-threads build-gpu build-lint build-fuzz build-wheel

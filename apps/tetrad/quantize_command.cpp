@@ -2,6 +2,7 @@
 #include "quantize_command.h"
 
 #include "command.h"
+#include "tetrad/ops/file_random.h"
 
 namespace tetrad::app {
 namespace {
@@ -16,13 +17,6 @@ struct TypedOptions {
   std::string scale;
   bool demo = false;
 };
-
-/// 128 signs of a transform for the whole file.
-SignMask drawn_signs(std::uint64_t seed) {
-  constexpr std::uint32_t kSignStream = 0xFFFFFFFFu;  // no tensor has this id
-  const PhiloxWords words = RandomStream{.seed = seed, .tensor = kSignStream}.group(0);
-  return {{words[0], words[1], words[2], words[3]}};
-}
 
 void run(TypedOptions options) {
   QuantizeArguments& arguments = options.arguments;
@@ -40,7 +34,7 @@ void run(TypedOptions options) {
   spec.rounding = rounding_from_name(options.rounding);
   spec.signs = options.signs == "fixed" ? kFixedSigns : kNoSigns;
   if (!options.scale.empty()) spec.scaling = scaling_from_name(options.scale, spec.format);
-  if (options.signs == "fresh") spec.signs = drawn_signs(arguments.seed);
+  if (options.signs == "fresh") spec.signs = signs_of_file(arguments.seed);
   quantize_file(arguments);
 }
 

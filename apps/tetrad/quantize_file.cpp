@@ -16,6 +16,7 @@
 #include "tetrad/io/safetensors.h"
 #include "tetrad/numerics/f16.h"
 #include "tetrad/ops/backend.h"
+#include "tetrad/ops/file_random.h"
 
 namespace tetrad::app {
 namespace {
@@ -129,22 +130,15 @@ std::vector<TensorDeclaration> all_outputs(const SafetensorsFile& file, const Qu
       quoted_name(tensor.name), stats.non_finite);
 }
 
-/// The stream's tensor id comes from the name, so that a tensor's random bits do not depend on its
-/// neighbours.
-std::uint32_t tensor_id(std::string_view name) {
-  std::uint32_t hash = 2166136261u;  // FNV-1a
-  for (const char c : name) hash = (hash ^ static_cast<std::uint8_t>(c)) * 16777619u;
-  return hash;
-}
-
 QuantStats quantize_tensor(Backend& cpu, const TensorInfo& tensor, std::span<const std::byte> bytes,
                            const QuantizeArguments& arguments, SafetensorsWriter& writer) {
   const LoadedMatrix matrix(tensor, bytes);
   QuantizedTensor quantized;
-  const QuantStats stats = cpu.quantize(
-      matrix.view(), arguments.spec,
-      {.random = {.seed = arguments.seed, .tensor = tensor_id(tensor.name)}, .telemetry = Telemetry::full},
-      quantized);
+  const QuantStats stats =
+      cpu.quantize(matrix.view(), arguments.spec,
+                   {.random = {.seed = arguments.seed, .tensor = tensor_of_name(tensor.name)},
+                    .telemetry = Telemetry::full},
+                   quantized);
   if (stats.non_finite > 0) fail_non_finite(tensor, matrix, stats);
 
   writer.write(tensor.name + ".codes", quantized.codes.span<std::byte>());

@@ -25,7 +25,8 @@ tetrad_quantizer to_c(const QuantSpec& spec) {
           static_cast<std::int32_t>(spec.rounding),
           spec.hadamard,
           spec.signs.word[0] & 0xFFFFu,
-          static_cast<std::int32_t>(spec.scaling)};
+          static_cast<std::int32_t>(spec.scaling),
+          {spec.signs.word[0], spec.signs.word[1], spec.signs.word[2], spec.signs.word[3]}};
 }
 
 class CQuantize : public CInterface {
@@ -61,7 +62,6 @@ TEST_P(CQuantize, GivesTheBytesOfTheBackend) {
       QuantSpec spec = quant_case.spec;
       spec.axis = axis;
       const tetrad_quantizer quantizer = to_c(spec);
-      spec.signs = repeated_signs(quantizer.signs);  // a caller has sixteen
       Quantized out = room(quantizer, kRows, kCols);
       const tetrad_matrix input = matrix(x, kRows, kCols);
       tetrad_quantize_stats stats = {};

@@ -21,6 +21,12 @@ DType dtype_of(std::int32_t dtype, const char* name) {
   return dtype == TETRAD_F32 ? DType::f32 : DType::bf16;
 }
 
+SignMask signs_of(const tetrad_quantizer& quantizer) {
+  const std::uint32_t(&words)[4] = quantizer.long_signs;
+  const SignMask mask = {{words[0], words[1], words[2], words[3]}};
+  return mask == kNoSigns ? repeated_signs(quantizer.signs) : mask;
+}
+
 template <typename View>
 View view_of(const tetrad_matrix& matrix, const char* name) {
   const DType dtype = dtype_of(matrix.dtype, name);
@@ -64,6 +70,18 @@ MutableMatrixView output_matrix(const tetrad_matrix& matrix, const char* name) {
   return view_of<MutableMatrixView>(matrix, name);
 }
 
+RandomKey key_by_value(const tetrad_context& context, const tetrad_random_key* in_memory,
+                       const RandomKey& given) {
+  if (in_memory == nullptr || context.on_device) return given;
+  return {in_memory->seed, in_memory->step, in_memory->microbatch};
+}
+
+const RandomKey* key_on_device(const tetrad_context& context, const tetrad_random_key* in_memory) {
+  static_assert(sizeof(RandomKey) == sizeof(tetrad_random_key) &&
+                offsetof(RandomKey, microbatch) == offsetof(tetrad_random_key, microbatch));
+  return context.on_device ? reinterpret_cast<const RandomKey*>(in_memory) : nullptr;
+}
+
 QuantSpec quant_spec(const tetrad_quantizer* quantizer, const char* name) {
   const tetrad_quantizer known = read_struct(quantizer, name);
   TETRAD_CHECK(known.format >= TETRAD_NVFP4 && known.format <= TETRAD_FP8, "{}: there is no format {}", name,
@@ -78,7 +96,7 @@ QuantSpec quant_spec(const tetrad_quantizer* quantizer, const char* name) {
           .axis = known.axis,
           .rounding = static_cast<Rounding>(known.rounding),
           .hadamard = known.hadamard,
-          .signs = repeated_signs(known.signs),
+          .signs = signs_of(known),
           .scaling = static_cast<Scaling>(known.scale)};
 }
 

@@ -20,7 +20,9 @@ struct tetrad_context {
   bool on_device = false;  //!< the amax of a quantized tensor lies in the backend's memory
   tetrad::LinearWorkspace workspace;
   tetrad::WeightForm weight;
+  tetrad::WeightForm dgrad_weight;
   tetrad::QuantizedTensor input;
+  tetrad::Buffer mean;
 };
 
 struct tetrad_precision {
@@ -94,7 +96,17 @@ void write_struct(Struct values, Struct& out, const char* name) {
 MatrixView input_matrix(const tetrad_matrix& matrix, const char* name);
 MutableMatrixView output_matrix(const tetrad_matrix& matrix, const char* name);
 
+/// The key of a call, which the caller may have put into the context's memory: by value where the host can
+/// read it, and where a device reads it otherwise.
+RandomKey key_by_value(const tetrad_context& context, const tetrad_random_key* in_memory,
+                       const RandomKey& given);
+const RandomKey* key_on_device(const tetrad_context& context, const tetrad_random_key* in_memory);
+
 QuantSpec quant_spec(const tetrad_quantizer* quantizer, const char* name);
+
+/// A caller's memory as a tensor [rows, cols], as a product reads it.
+QuantizedTensor borrow_tensor(const tetrad_context& context, const tetrad_quantized& memory,
+                              const QuantSpec& spec, std::int64_t rows, std::int64_t cols);
 
 /// `bytes` at `data` that are the caller's.
 inline Buffer borrow(void* data, std::size_t bytes) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/c/boundary.h"
+#include "tetrad/ops/file_random.h"
 
 using namespace tetrad;  // NOLINT(google-build-using-namespace): everything here is ours
 
@@ -25,9 +26,42 @@ tetrad_layout layout_of(const QuantSpec& spec, std::int64_t rows, std::int64_t c
           .reserved = 0};
 }
 
-/// The caller's memory as a quantized tensor of that layout.
-QuantizedTensor borrow_tensor(const tetrad_context& context, const tetrad_quantized& memory,
-                              const QuantSpec& spec, const tetrad_layout& layout) {
+tetrad_quantize_stats to_c(const QuantStats& stats) {
+  return {.struct_size = sizeof(tetrad_quantize_stats),
+          .amax = stats.amax,
+          .signal = stats.signal,
+          .noise = stats.noise,
+          .max_error = stats.max_error,
+          .elements = stats.measured,
+          .non_finite = stats.non_finite,
+          .flushed = stats.flushed,
+          .saturated = stats.saturated,
+          .blocks = stats.blocks,
+          .zero_scale_blocks = stats.zero_scale_blocks};
+}
+
+QuantizeOptions options_of(const tetrad_context& context, const tetrad_quantize_options* options) {
+  QuantizeOptions result;
+  result.telemetry = Telemetry::none;
+  if (options == nullptr) return result;
+  const tetrad_quantize_options known = c::read_struct(options, "options");
+  const RandomKey key =
+      c::key_by_value(context, known.key, {known.random.seed, known.random.step, known.random.microbatch});
+  result.random = RandomStream{.tensor = known.random.tensor}.with(key);
+  result.key = c::key_on_device(context, known.key);
+  result.part = {known.first_row, known.first_col, known.total_cols};
+  TETRAD_CHECK(known.first_row >= 0 && known.first_col >= 0 && known.total_cols >= 0,
+               "options: a place before the beginning of the tensor");
+  if (known.amax != nullptr) result.amax = *known.amax;
+  return result;
+}
+
+}  // namespace
+
+QuantizedTensor c::borrow_tensor(const tetrad_context& context, const tetrad_quantized& memory,
+                                 const QuantSpec& spec, std::int64_t rows, std::int64_t cols) {
+  const bool transposed = spec.axis == 0;
+  const tetrad_layout layout = layout_of(spec, transposed ? cols : rows, transposed ? rows : cols);
   TETRAD_CHECK(memory.amax != nullptr, "quantized: amax is NULL");
   TETRAD_CHECK(memory.code_bytes == static_cast<std::size_t>(layout.code_bytes) &&
                    memory.scale_bytes == static_cast<std::size_t>(layout.scale_bytes),
@@ -51,35 +85,6 @@ QuantizedTensor borrow_tensor(const tetrad_context& context, const tetrad_quanti
   return tensor;
 }
 
-tetrad_quantize_stats to_c(const QuantStats& stats) {
-  return {.struct_size = sizeof(tetrad_quantize_stats),
-          .amax = stats.amax,
-          .signal = stats.signal,
-          .noise = stats.noise,
-          .max_error = stats.max_error,
-          .elements = stats.measured,
-          .non_finite = stats.non_finite,
-          .flushed = stats.flushed,
-          .saturated = stats.saturated,
-          .blocks = stats.blocks,
-          .zero_scale_blocks = stats.zero_scale_blocks};
-}
-
-QuantizeOptions options_of(const tetrad_quantize_options* options) {
-  QuantizeOptions result;
-  result.telemetry = Telemetry::none;
-  if (options == nullptr) return result;
-  const tetrad_quantize_options known = c::read_struct(options, "options");
-  result.random = {known.random.seed, known.random.step, known.random.microbatch, known.random.tensor};
-  result.part = {known.first_row, known.first_col, known.total_cols};
-  TETRAD_CHECK(known.first_row >= 0 && known.first_col >= 0 && known.total_cols >= 0,
-               "options: a place before the beginning of the tensor");
-  if (known.amax != nullptr) result.amax = *known.amax;
-  return result;
-}
-
-}  // namespace
-
 tetrad_status tetrad_quantizer_init(tetrad_quantizer* quantizer, size_t struct_size, const char* format,
                                     const char* block, const char* rounding) {
   return c::guarded([&] {
@@ -96,10 +101,31 @@ tetrad_status tetrad_quantizer_init(tetrad_quantizer* quantizer, size_t struct_s
                      .rounding = static_cast<std::int32_t>(rounded),
                      .hadamard = 0,
                      .signs = kFixedSignPattern,
-                     .scale = TETRAD_SCALE_STANDARD},
+                     .scale = TETRAD_SCALE_STANDARD,
+                     .long_signs = {}},
                     out, "quantizer");
   });
 }
+
+tetrad_status tetrad_quantizer_set_scale(tetrad_quantizer* quantizer, const char* scale) {
+  return c::guarded([&] {
+    tetrad_quantizer known = c::read_struct(quantizer, "quantizer");
+    const QuantSpec spec = c::quant_spec(quantizer, "quantizer");
+    known.scale = static_cast<std::int32_t>(scaling_from_name(&c::required(scale, "scale"), spec.format));
+    c::write_struct(known, *quantizer, "quantizer");
+  });
+}
+
+tetrad_status tetrad_quantizer_draw_signs(tetrad_quantizer* quantizer, uint64_t seed) {
+  return c::guarded([&] {
+    tetrad_quantizer known = c::read_struct(quantizer, "quantizer");
+    TETRAD_CHECK(known.struct_size >= sizeof(known), "quantizer: this header's has no room for 128 signs");
+    std::ranges::copy(signs_of_file(seed).word, known.long_signs);
+    c::write_struct(known, *quantizer, "quantizer");
+  });
+}
+
+uint32_t tetrad_tensor_of_name(const char* name) { return name == nullptr ? 0 : tensor_of_name(name); }
 
 tetrad_status tetrad_quantized_layout(const tetrad_quantizer* quantizer, int64_t rows, int64_t cols,
                                       tetrad_layout* layout) {
@@ -117,8 +143,10 @@ tetrad_status tetrad_quantize(tetrad_context* context, const tetrad_matrix* x,
     const MatrixView input = c::input_matrix(c::required(x, "x"), "x");
     const QuantSpec spec = c::quant_spec(quantizer, "quantizer");
     const tetrad_quantized memory = c::read_struct(out, "out");
-    QuantizedTensor tensor = borrow_tensor(where, memory, spec, layout_of(spec, input.rows, input.cols));
-    QuantizeOptions chosen = options_of(options);
+    const bool transposed = spec.axis == 0;
+    QuantizedTensor tensor = c::borrow_tensor(where, memory, spec, transposed ? input.cols : input.rows,
+                                              transposed ? input.rows : input.cols);
+    QuantizeOptions chosen = options_of(where, options);
     if (stats != nullptr) chosen.telemetry = Telemetry::full;
     const QuantStats measured = where.backend->quantize(input, spec, chosen, tensor);
     if (!where.on_device) *memory.amax = tensor.amax;
@@ -131,12 +159,9 @@ tetrad_status tetrad_dequantize(tetrad_context* context, const tetrad_quantizer*
   return c::guarded([&] {
     tetrad_context& where = c::required(context, "context");
     const MutableMatrixView output = c::output_matrix(c::required(out, "out"), "out");
-    QuantSpec spec = c::quant_spec(quantizer, "quantizer");
+    const QuantSpec spec = c::quant_spec(quantizer, "quantizer");
     const tetrad_quantized memory = c::read_struct(in, "in");
-    const bool transposed = spec.axis == 0;
-    QuantizedTensor tensor = borrow_tensor(
-        where, memory, spec,
-        layout_of(spec, transposed ? output.cols : output.rows, transposed ? output.rows : output.cols));
+    QuantizedTensor tensor = c::borrow_tensor(where, memory, spec, output.rows, output.cols);
     if (!where.on_device) tensor.amax = *memory.amax;
     where.backend->dequantize(tensor, output);
   });

@@ -118,9 +118,10 @@ typedef struct tetrad_quantizer {
   int32_t block_cols;
   int32_t axis; /* that blocks run along; 0: the transposed matrix is quantized */
   int32_t rounding;
-  int32_t hadamard; /* size of the transform along the blocks; 0: none */
-  uint32_t signs;   /* of the transform: bit i set means -1, repeated every 16 */
-  int32_t scale;    /* TETRAD_SCALE_…; MXFP4 recipes have TETRAD_SCALE_UP */
+  int32_t hadamard;       /* size of the transform along the blocks; 0: none */
+  uint32_t signs;         /* of the transform: bit i set means -1, repeated every 16 */
+  int32_t scale;          /* TETRAD_SCALE_…; MXFP4 recipes have TETRAD_SCALE_UP */
+  uint32_t long_signs[4]; /* 128 signs in the place of those 16; all zero: not used */
 } tetrad_quantizer;
 
 /* By name: format "nvfp4", "mxfp4", "fp8"; block "1x16", "16x16", "1x32", "32x32", "1x128", "128x128",
@@ -128,6 +129,12 @@ typedef struct tetrad_quantizer {
  * NULL for nearest. Blocks run along axis 1, without transform. `struct_size` is sizeof(tetrad_quantizer). */
 TETRAD_API tetrad_status tetrad_quantizer_init(tetrad_quantizer* quantizer, size_t struct_size,
                                                const char* format, const char* block, const char* rounding);
+
+/* Scales by the name that the format has for it: "nearest", "4/6", "search" or "eden" (NVFP4), "floor" or
+ * "up" (MXFP4). */
+TETRAD_API tetrad_status tetrad_quantizer_set_scale(tetrad_quantizer* quantizer, const char* scale);
+/* 128 signs drawn by the seed, as `tetrad quantize --signs fresh` draws them. */
+TETRAD_API tetrad_status tetrad_quantizer_draw_signs(tetrad_quantizer* quantizer, uint64_t seed);
 
 /* Sizes of a quantized matrix. */
 typedef struct tetrad_layout {
@@ -167,13 +174,25 @@ typedef struct tetrad_random {
   uint32_t reserved;
 } tetrad_random;
 
+/* The number by which `tetrad quantize` draws for the tensor of that name, to be tetrad_random.tensor. */
+TETRAD_API uint32_t tetrad_tensor_of_name(const char* name);
+
+/* Seed, step and microbatch in the context's memory, read when the work is done: what was recorded (a CUDA
+ * graph) then draws anew each time it is replayed. Will never change. */
+typedef struct tetrad_random_key {
+  uint64_t seed;
+  uint32_t step;
+  uint32_t microbatch;
+} tetrad_random_key;
+
 typedef struct tetrad_quantize_options {
   size_t struct_size;
   tetrad_random random;
   const float* amax; /* in the program's memory: scale by this amax instead of the input's own; or NULL */
   int64_t first_row; /* where the input lies in a larger tensor, as quantized; multiples of 16 along cols */
   int64_t first_col;
-  int64_t total_cols; /* 0: the input has all columns */
+  int64_t total_cols;           /* 0: the input has all columns */
+  const tetrad_random_key* key; /* replaces seed, step and microbatch of `random`; or NULL */
 } tetrad_quantize_options;
 
 /* About the values that were quantized. Asking for it makes a CUDA context wait for the result. */
@@ -201,6 +220,23 @@ TETRAD_API tetrad_status tetrad_quantize(tetrad_context* context, const tetrad_m
 TETRAD_API tetrad_status tetrad_dequantize(tetrad_context* context, const tetrad_quantizer* quantizer,
                                            const tetrad_quantized* in, const tetrad_matrix* out);
 
+/* --- Products ------------------------------------------------------------------------------------------- */
+
+/* A matrix [rows, cols] as a product reads it, the reduction dimension along cols: unquantized values, or
+ * what tetrad_quantize() made of rows x cols (cols x rows if axis is 0). */
+typedef struct tetrad_operand {
+  size_t struct_size;
+  tetrad_matrix values;              /* data NULL: quantized */
+  const tetrad_quantizer* quantizer; /* and the two below */
+  const tetrad_quantized* quantized;
+  int64_t rows;
+  int64_t cols;
+} tetrad_operand;
+
+/* out = a b^T: [a.rows, b.rows]. Quantized operands are multiplied as the values that they decode to. */
+TETRAD_API tetrad_status tetrad_matmul(tetrad_context* context, const tetrad_operand* a,
+                                       const tetrad_operand* b, const tetrad_matrix* out);
+
 /* --- Linear layer --------------------------------------------------------------------------------------- */
 
 /* How the operands of the three products of a linear layer are quantized: fprop y = x W^T, dgrad dx = dy W,
@@ -222,6 +258,32 @@ TETRAD_API tetrad_status tetrad_precision_from_recipe(const char* recipe, tetrad
 TETRAD_API tetrad_status tetrad_precision_from_operands(const tetrad_quantizer* const* operands,
                                                         tetrad_precision** out);
 TETRAD_API void tetrad_precision_free(tetrad_precision* precision);
+/* One line for people, which ends with a zero: as much of it as there is room for. `needed`, unless NULL,
+ * gets the bytes that all of it takes. */
+TETRAD_API tetrad_status tetrad_precision_describe(const tetrad_precision* precision, char* text, size_t size,
+                                                   size_t* needed);
+
+/* What the number of tokens must be a multiple of, for dW; 1: anything. Rows of zeros may be added to x and
+ * dy: they change no value of the others. */
+TETRAD_API tetrad_status tetrad_precision_token_multiple(const tetrad_precision* precision,
+                                                         int64_t* multiple);
+
+/* What a configuration says under `precision`: all keys of docs/recipes.md. */
+typedef struct tetrad_recipe tetrad_recipe;
+/* `text` is a recipe's name or a map in braces, as JSON has it; `blocks` is how many the model has, of which
+ * a recipe may leave some at its ends in BF16. */
+TETRAD_API tetrad_status tetrad_recipe_parse(const char* text, int64_t blocks, tetrad_recipe** out);
+TETRAD_API void tetrad_recipe_free(tetrad_recipe* recipe);
+
+typedef struct tetrad_layer {
+  size_t struct_size;
+  const char* name; /* what patterns are matched with */
+  int64_t block;
+  int64_t out_features; /* 0: a multiple of the size of every transform */
+  double progress;      /* the fraction of the training that is over, for a schedule */
+} tetrad_layer;
+TETRAD_API tetrad_status tetrad_precision_of_layer(const tetrad_recipe* recipe, const tetrad_layer* layer,
+                                                   tetrad_precision** out);
 
 /* Random bits of a call follow from this, the operand and each element's place; will never change. */
 typedef struct tetrad_linear_key {
@@ -245,6 +307,7 @@ typedef struct tetrad_linear_forward_args {
   tetrad_matrix y; /* [tokens, out], written */
   void* saved;     /* tetrad_linear_saved_bytes(), aligned to 16; NULL: nothing is kept */
   size_t saved_bytes;
+  const tetrad_random_key* random_key; /* replaces seed, step and microbatch of `key`; or NULL */
 } tetrad_linear_forward_args;
 
 /* y = x W^T. */
@@ -263,6 +326,8 @@ typedef struct tetrad_linear_backward_args {
   const void* saved; /* of forward; NULL: computed from x again, to the same bits */
   size_t saved_bytes;
   int32_t accumulate; /* not 0: dw, in f32, is added to */
+  int32_t reserved;
+  const tetrad_random_key* random_key; /* as in forward */
 } tetrad_linear_backward_args;
 
 /* dx = dy W and dW = dy^T x. */

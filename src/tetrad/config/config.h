@@ -36,6 +36,8 @@ Config parse_config(std::string_view yaml, std::string_view name, std::span<cons
 /// Throws unless a run can start with these values: ranges, and what must fit together. Files are not looked
 /// at.
 void validate(const Config& config);
+/// The same for precision alone, of a model that need not be ours.
+void validate(const PrecisionConfig& precision);
 
 /// Complete YAML, always in the same order; parse_config gives an equal Config back.
 std::string to_yaml(const Config& config);

@@ -71,39 +71,29 @@ void validate_train(const TrainConfig& train) {
       "go back to");
 }
 
-/// Wgrad transforms along the tokens of a microbatch.
-void validate_transform(std::string_view key, std::int64_t size, bool along_tokens,
-                        const TrainConfig& train) {
+void validate_transform(std::string_view key, std::int64_t size) {
   TETRAD_CHECK(is_hadamard_size(static_cast<int>(size)), "{} is {}: use a power of two from 2 to 128", key,
                size);
+}
+
+std::int64_t transform_size(const PrecisionConfig& precision) {
+  return precision.rht.size.value_or(precision.scale.backward == "eden" ? kMaxHadamard : kDefaultRhtSize);
+}
+
+/// Wgrad transforms along the tokens of a microbatch.
+void validate_tokens(std::string_view key, std::int64_t size, const TrainConfig& train) {
   const std::int64_t microbatch = train.microbatch == 0 ? train.batch : train.microbatch;
-  TETRAD_CHECK(!along_tokens || microbatch * train.sequence % size == 0,
+  TETRAD_CHECK(microbatch * train.sequence % size == 0,
                "{} is {}, but a microbatch has {} * {} tokens, which is not a multiple of it: change "
                "train.microbatch or train.sequence, or use a smaller transform",
                key, size, microbatch, train.sequence);
 }
 
-void validate_precision(const PrecisionConfig& precision, const TrainConfig& train) {
-  const std::int64_t default_size = precision.scale.backward == "eden" ? kMaxHadamard : kDefaultRhtSize;
-  validate_transform("precision.rht.size", precision.rht.size.value_or(default_size), true, train);
+void validate_tokens(const PrecisionConfig& precision, const TrainConfig& train) {
+  validate_tokens("precision.rht.size", transform_size(precision), train);
   for (const auto& [name, operand] : precision.operands)
-    if (operand.hadamard.value_or(0) != 0)
-      validate_transform(fmt::format("precision.operands.{}.hadamard", name), *operand.hadamard,
-                         name.starts_with("wgrad"), train);
-  for (const std::string& pattern : precision.high_precision.match)
-    TETRAD_CHECK(!pattern.empty(), "precision.high_precision.match holds an empty name: leave it out");
-  for (const std::string& pattern : precision.high_precision.fp8)
-    TETRAD_CHECK(!pattern.empty(), "precision.high_precision.fp8 holds an empty name: leave it out");
-  double previous = -1;
-  for (std::size_t i = 0; i < precision.schedule.size(); ++i) {
-    const PrecisionSwitch& change = precision.schedule[i];
-    TETRAD_CHECK(change.at > previous,
-                 "precision.schedule[{}].at is {}, but the one before is {}: order the switches by time", i,
-                 change.at, previous);
-    TETRAD_CHECK(change.forward || change.backward,
-                 "precision.schedule[{}] changes nothing: set forward, backward or both to a recipe", i);
-    previous = change.at;
-  }
+    if (operand.hadamard.value_or(0) != 0 && name.starts_with("wgrad"))
+      validate_tokens(fmt::format("precision.operands.{}.hadamard", name), *operand.hadamard, train);
 }
 
 void validate_phase(const DataPhase& phase, std::size_t index, const DataConfig& data) {
@@ -148,12 +138,34 @@ void validate_schedule(const ScheduleConfig& schedule) {
 
 }  // namespace
 
+void validate(const PrecisionConfig& precision) {
+  validate_transform("precision.rht.size", transform_size(precision));
+  for (const auto& [name, operand] : precision.operands)
+    if (operand.hadamard.value_or(0) != 0)
+      validate_transform(fmt::format("precision.operands.{}.hadamard", name), *operand.hadamard);
+  for (const std::string& pattern : precision.high_precision.match)
+    TETRAD_CHECK(!pattern.empty(), "precision.high_precision.match holds an empty name: leave it out");
+  for (const std::string& pattern : precision.high_precision.fp8)
+    TETRAD_CHECK(!pattern.empty(), "precision.high_precision.fp8 holds an empty name: leave it out");
+  double previous = -1;
+  for (std::size_t i = 0; i < precision.schedule.size(); ++i) {
+    const PrecisionSwitch& change = precision.schedule[i];
+    TETRAD_CHECK(change.at > previous,
+                 "precision.schedule[{}].at is {}, but the one before is {}: order the switches by time", i,
+                 change.at, previous);
+    TETRAD_CHECK(change.forward || change.backward,
+                 "precision.schedule[{}] changes nothing: set forward, backward or both to a recipe", i);
+    previous = change.at;
+  }
+}
+
 void validate(const Config& config) {
   // Reading back what would be written checks every single value against the schema.
   config::read_node(config::write_node(config), nullptr);
   validate(config.model);
   validate_train(config.train);
-  validate_precision(config.precision, config.train);
+  validate(config.precision);
+  validate_tokens(config.precision, config.train);
   validate_data(config.data);
   validate_schedule(config.schedule);
 }

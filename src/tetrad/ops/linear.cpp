@@ -38,6 +38,7 @@ struct Wanted {
 QuantizeOptions options_of(const LinearCall& call, const Wanted& wanted, const AmaxReport* amax) {
   QuantizeOptions options;
   options.random = call.key.stream(wanted.operand);
+  options.key = call.key_in_memory;
   options.order = call.backend.preferred_order(*wanted.spec);
   options.form = wanted.form;
   options.telemetry = call.telemetry;
@@ -157,6 +158,7 @@ GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixV
   if (const std::optional<QuantSpec> spec = call.spec(operand)) {
     LinearCall of_step = call;
     if (!has_fresh_signs(call.precision, operand)) of_step.key = call.key.of_step();
+    of_step.key_in_memory = nullptr;
     form.dense = {};
     quantize(of_step, weight, nullptr, {operand, spec, codes, &form.codes});
   } else {

@@ -64,6 +64,9 @@ struct LinearCall {
   Telemetry telemetry = Telemetry::none;
   const LinearParts* parts = nullptr;  //!< null: every operand is a whole tensor
   LinearStats* stats = nullptr;        //!< added to, unless null
+  /// In the backend's memory, as QuantizeOptions::key: where seed, step and microbatch are read from. Signs
+  /// and forms of the weight are drawn by `key` all the same.
+  const RandomKey* key_in_memory = nullptr;
 
   /// The spec of an operand with the signs of this call; nothing: it is not quantized.
   std::optional<QuantSpec> spec(Operand operand) const;
