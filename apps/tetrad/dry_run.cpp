@@ -221,7 +221,8 @@ ExitCode print_dry_run(const Config& config, const Provenance& provenance, const
   const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room, ranks.count);
   print_sizes(config, hardware, plan.estimate);
   const CheckpointSpace space = checkpoint_space(config);
-  const std::optional<std::string> lacking = shortage(config, memory_traits(hardware.name), room, ranks.count);
+  const std::optional<std::string> lacking =
+      shortage(config, memory_traits(hardware.name), room, ranks.count);
   print_room(room, plan.fits(), hardware, space);
   if (lacking) warnings.push_back(*lacking);
   for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));

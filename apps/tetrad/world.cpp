@@ -36,7 +36,8 @@ void open_backend(World& world, const RunConfig& how) {
   Communicator& ranks = *world.ranks;
   const std::vector<std::string> hosts = ranks.share(host_name());
   const NodePlace place = place_of(ranks.rank(), hosts);
-  BackendOptions options{.threads = static_cast<int>(how.threads), .device = devices_are_shared() ? 0 : place.local_rank};
+  BackendOptions options{.threads = static_cast<int>(how.threads),
+                         .device = devices_are_shared() ? 0 : place.local_rank};
   if (options.threads == 0 && place.local_size > 1)
     options.threads = std::max(1, default_thread_count() / place.local_size);
   together(ranks, [&] {

@@ -76,9 +76,8 @@ bool WeightShards::codes_can_travel(const QuantSpec& spec, const Parameter& matr
   const bool by_bands = (backend_.preferred_order(spec) == CodeOrder::col_major) == along_rows;
   if (!by_bands || spec.block.is_whole() || spec.hadamard > 0) return false;
   const std::int64_t block = along_rows ? spec.block.cols : spec.block.rows;
-  return std::ranges::all_of(matrix.pieces, [&](const RowBand& piece) {
-    return piece.count == 0 || piece.first % block == 0;
-  });
+  return std::ranges::all_of(
+      matrix.pieces, [&](const RowBand& piece) { return piece.count == 0 || piece.first % block == 0; });
 }
 
 float WeightShards::largest(float magnitude) {
@@ -140,16 +139,16 @@ void WeightShards::make_form(const LinearCall& call, Operand operand, const Para
   std::vector<std::size_t> scales;
   for (const RowBand& band : bands(matrix)) {
     const Consumed of_rank = consumed(*spec, band.count, matrix.cols());
-    const PackedSize part_size = band.count > 0 ? packed_size(*spec, of_rank.rows, of_rank.cols) : PackedSize{};
+    const PackedSize part_size =
+        band.count > 0 ? packed_size(*spec, of_rank.rows, of_rank.cols) : PackedSize{};
     codes.push_back(static_cast<std::size_t>(part_size.codes));
     scales.push_back(static_cast<std::size_t>(part_size.scales));
   }
   const auto rank = static_cast<std::size_t>(ranks_.rank());
-  const std::array both = {
-      gather_of(band_form_.codes.codes.span<std::byte>().first(codes[rank]), codes,
-                whole.codes.span<std::byte>()),
-      gather_of(band_form_.codes.scales.span<std::byte>().first(scales[rank]), scales,
-                whole.scales.span<std::byte>())};
+  const std::array both = {gather_of(band_form_.codes.codes.span<std::byte>().first(codes[rank]), codes,
+                                     whole.codes.span<std::byte>()),
+                           gather_of(band_form_.codes.scales.span<std::byte>().first(scales[rank]), scales,
+                                     whole.scales.span<std::byte>())};
   ranks_.wait(ranks_.start_gather(both));
 }
 
