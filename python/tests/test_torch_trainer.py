@@ -32,7 +32,7 @@ def small_llama():
 def train(model, folder):
     arguments = transformers.TrainingArguments(
         output_dir=str(folder),
-        max_steps=24,
+        max_steps=16,
         per_device_train_batch_size=8,
         gradient_accumulation_steps=2,
         gradient_checkpointing=True,
@@ -54,7 +54,7 @@ def test_trainer_learns_in_four_bits(tmp_path):
     plain = train(small_llama(), tmp_path)
     model = tt.convert(small_llama(), recipe="nvfp4", keep=["lm_head"], seed=1234)
     losses = train(model, tmp_path)
-    assert model.tetrad_key.get().microbatch == 48, "each microbatch takes a key of its own"
+    assert model.tetrad_key.get().microbatch == 32, "each microbatch takes a key of its own"
     assert sum("nvfp4" in layer.precision for layer in tt.layers_of(model).values()) == 3 * 7
-    assert losses[-1] < 0.7 * losses[0]
+    assert losses[-1] < 0.75 * losses[0]
     assert abs(losses[-1] - plain[-1]) < 0.15 * plain[-1]

@@ -160,6 +160,29 @@ TEST_P(CLinear, OperandsCanBeSaidOneByOne) {
   EXPECT_NE(dw[0], dw[1]);
 }
 
+TEST_P(CLinear, AContextServesLayersOfEveryShape) {
+  // An unquantized weight is cast to the type of x in memory of the context: here 64 x 192 after 192 x 64.
+  expect_ok(tetrad_precision_from_recipe("bf16", &precision_));
+  Buffer nothing;
+  Buffer x = memory(kTokens * kOut * 2);
+  const Buffer values = upload(oracle::make_input("gaussian", kTokens, kOut));
+  backend_->cast({input(values, kTokens, kOut), {x.data(), DType::bf16, kTokens, kOut, kOut, 1}});
+  backend_->synchronize();
+  const auto run = [&](tetrad_context* context, bool wide) {
+    const std::int64_t in = wide ? kOut : kIn, out = wide ? kIn : kOut;
+    Buffer y = zeros(kTokens, out);
+    tetrad_linear_forward_args f = forward_args(y, nothing);
+    f.x = matrix(x, kTokens, in, TETRAD_BF16);
+    f.w = matrix(w_, out, in);
+    f.y = matrix(y, kTokens, out);
+    expect_ok(tetrad_linear_forward(context, &f));
+    return download(y);
+  };
+  const std::vector<std::byte> alone = run(context_, true);
+  run(context_, false);
+  EXPECT_EQ(run(context_, true), alone);
+}
+
 TEST_P(CLinear, RefusesWhatDoesNotFit) {
   expect_refused(tetrad_precision_from_recipe("int8", &precision_), "int8");
   expect_ok(tetrad_precision_from_recipe("nvfp4", &precision_));

@@ -165,8 +165,9 @@ GemmOperand linear_weight(const LinearCall& call, Operand operand, const MatrixV
     form.codes = {};
     if (weight.dtype == storage) form.dense = {};
     if (weight.dtype != storage) {
-      if (form.dense.size() != weight.size())
-        form.dense = call.backend.make_tensor(storage, weight.rows, weight.cols);
+      const bool fits = form.dense.rows() == weight.rows && form.dense.cols() == weight.cols &&
+                        form.dense.dtype() == storage;
+      if (!fits) form.dense = call.backend.make_tensor(storage, weight.rows, weight.cols);
       call.backend.cast({weight, form.dense.view()});
     }
   }
