@@ -92,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(Ranks, ShareWeightsWhateverIsMadeOfThem) {
   for (const Words& precision :
        {Words{"precision.rht={gemms: [fprop, dgrad, wgrad], size: 16}"}, Words{"precision.centre=true"},
-        Words{"precision.scale=eden"}, Words{"precision.scale=4/6"}, Words{"precision.storage=f32"}}) {
+        Words{"precision.scale=eden", "precision.rht.size=16"}, Words{"precision.scale=4/6"},
+        Words{"precision.storage=f32"}}) {
     SCOPED_TRACE(precision[0]);
     fs::remove_all(folder_ / "run");
     Words more = precision;
