@@ -46,7 +46,7 @@ class CommandRanks : public Training {
 /// Where an option starts ranks: PATH leads to the mpirun of the build.
 Words path_to_mpirun() {
   const std::string folder = fs::path(TETRAD_MPIRUN).parent_path().string();
-  return {"PATH=" + folder + ":" + std::getenv("PATH")};
+  return {"PATH=" + folder + ":" + std::getenv("PATH")};  // NOLINT(concurrency-mt-unsafe)
 }
 
 TEST_F(CommandRanks, TrainStartsRanks) {
@@ -123,7 +123,7 @@ TEST_F(CommandRanks, CompareFindsTheSame) {
       EXPECT_EQ(metrics(name + "/" + run).size(), metrics(from).size());
       const std::string model =
           is_trunk ? "/checkpoints/step-4/model.safetensors" : "/checkpoints/step-12/model.safetensors";
-      EXPECT_TRUE(read_file(folder_ / (name + "/" + run + model)) == read_file(folder_ / (from + model)));
+      EXPECT_TRUE(read_file(folder_ / name / (run + model)) == read_file(folder_ / (from + model)));
     }
     for (const char* probes : {"runs/bf16/probes.json", "runs/nvfp4/probes.json"})
       EXPECT_EQ(read_file(folder_ / name / probes), read_file(folder_ / "alone" / probes));
