@@ -11,7 +11,6 @@
 #include "tetrad/core/error.h"
 #include "tetrad/io/safetensors.h"
 #include "tetrad/model/weight_shards.h"
-#include "tetrad/parallel/agreement.h"
 
 namespace tetrad {
 namespace {

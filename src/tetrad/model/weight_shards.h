@@ -42,7 +42,9 @@ class WeightShards {
 
  private:
   bool codes_can_travel(const QuantSpec& spec, const Parameter& matrix) const;
+  /// Of all ranks', on every rank.
   float largest(float magnitude);
+
   Backend& backend_;
   Communicator& ranks_;
   WeightForm band_form_;  //!< of the own band, on its way
