@@ -60,32 +60,45 @@ std::vector<std::string> print_data(const Config& config, const Hardware& hardwa
   return data_warnings(dataset);
 }
 
+std::string_view share_text(std::int64_t zero) {
+  switch (zero) {
+    case 0:
+      return "the whole model";
+    case 1:
+      return "its rows of weights and moments";
+    case 2:
+      return "its rows of weights, moments and gradients";
+    default:
+      return "its rows of everything";
+  }
+}
+
 /// What is between them in a step, and on each of them besides what a rank alone has.
 void print_ranks(const Config& config, const PlannedRanks& planned, const Hardware& hardware,
                  std::optional<double> step_seconds) {
   const int ranks = planned.count;
-  const RankPlan plan = plan_ranks(config, ranks);
-  fmt::print("\n# {} ranks\n", ranks);
-  fmt::print("each         {}, {} of {} groups; {} of memory besides, for what others send\n",
-             config.parallel.zero > 0 ? "its rows of weights and moments" : "the whole model",
-             groups_of_rank(config.train, ranks), config.train.groups, size_text(plan.buffers));
-  if (config.parallel.zero > 0)
-    fmt::print("weights      gathered after each update, as products read them: not counted here\n");
-  constexpr std::int64_t kFewBytes = 100'000;
-  for (const Traffic& traffic : plan.per_step)
-    fmt::print("{:<12} {} to others in {} call{} per step\n", name_of(traffic.collective),
-               traffic.bytes < kFewBytes ? fmt::format("{} bytes", traffic.bytes) : size_text(traffic.bytes),
-               traffic.calls, traffic.calls == 1 ? "" : "s");
-  if (planned.links.empty() && hardware.name == "cpu") return;
   Links links;
   if (!planned.links.empty())
     links = {.ranks_per_node = static_cast<int>(planned.links[0]),
              .inside = planned.links[1] * kGiga,
              .between = planned.links[2] * kGiga};
+  const RankPlan plan = plan_ranks(config, ranks, links.ranks_per_node);
+  fmt::print("\n# {} ranks\n", ranks);
+  fmt::print("each         {}, {} of {} groups; {} of memory besides, for what others send\n",
+             share_text(config.parallel.zero),
+             deal_groups(config, ranks).of_each(), config.train.groups, size_text(plan.buffers));
+  constexpr std::int64_t kFewBytes = 100'000;
+  for (const Traffic& traffic : plan.per_step)
+    fmt::print("{:<12} {} to others in {} call{} per step{}{}\n", name_of(traffic.collective),
+               traffic.bytes < kFewBytes ? fmt::format("{} bytes", traffic.bytes) : size_text(traffic.bytes),
+               traffic.calls, traffic.calls == 1 ? "" : "s", traffic.route == Route::direct ? "" : ", ",
+               name_of(traffic.route));
+  if (planned.links.empty() && hardware.name == "cpu") return;
   double seconds = 0;
   for (const Traffic& traffic : plan.per_step)
     if (traffic.collective == Collective::exchange || traffic.collective == Collective::gather)
-      seconds += link_seconds(traffic.calls, static_cast<double>(traffic.bytes), ranks, links, Route::direct);
+      seconds += link_seconds(traffic.calls, static_cast<double>(traffic.bytes), ranks, links,
+                              traffic.route);
   fmt::print(
       "links        {:.3g} s per step{}, beside nothing, over {:g} GB/s inside nodes of {} and {:g} GB/s "
       "between{}\n",
@@ -130,7 +143,7 @@ void print_room(const Room& room, bool fits, const Hardware& hardware, const Che
 
 /// What one of the ranks does.
 Config of_rank(Config config, int ranks) {
-  config.train = part_of_rank(config.train, ranks);
+  config.train = part_of_rank(config, ranks);
   return config;
 }
 

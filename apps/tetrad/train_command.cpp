@@ -211,7 +211,7 @@ struct Prepared {
 Prepared prepare(Communicator& world, const Config& config, Backend& backend) {
   std::optional<Prepared> prepared;
   together(world, [&] {
-    groups_of_rank(config.train, world.size());
+    deal_groups(config, world.size());
     prepared.emplace(config, backend, open_dataset(backend.threads(), config));
     prepared->warnings = data_warnings(prepared->dataset);
     const std::optional<std::string> lacking = shortage(config, backend, world.size());

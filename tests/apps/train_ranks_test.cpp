@@ -79,6 +79,7 @@ void RanksOf::leave_the_same_files(const std::string& zero) {
 
 TEST_P(RanksOf, LeaveTheSameFiles) { leave_the_same_files("0"); }
 TEST_P(RanksOf, LeaveTheSameFilesWhereTheyShareWeights) { leave_the_same_files("1"); }
+TEST_P(RanksOf, LeaveTheSameFilesWhereTheyShareGradients) { leave_the_same_files("2"); }
 
 INSTANTIATE_TEST_SUITE_P(
     All, RanksOf,

@@ -22,17 +22,22 @@ TEST_P(GradientGroupsOf, AreAddedInTheOrderOfTheTree) {
   constexpr int kSize = 129;
   const int groups = GetParam();
   const std::unique_ptr<Backend> backend = make_cpu_backend({.threads = 1, .instruction_set = {}});
-  std::vector<std::unique_ptr<Parameter>> parameters;
-  parameters.push_back(std::make_unique<Parameter>());
-  Tensor& gradient = parameters[0]->gradient = backend->make_tensor(DType::f32, 1, kSize);
-  GradientGroups sums(*backend, parameters, groups);
+  Tensor gradient = backend->make_tensor(DType::f32, 1, kSize);
+  const std::span<float> values(gradient.f32(), kSize);
+  GradientGroups sums(*backend, {values, {}}, groups);
+  const auto end_group = [&] {
+    sums.end_group(0);
+    sums.end_group(1);  // of which another rank has all
+    sums.next_group();
+  };
   for (int repeat = 0; repeat < 2; ++repeat) {
     // A step that was broken off leaves nothing behind.
-    for (int group = 0; group < (repeat == 0 ? 0 : groups - 1); ++group) sums.end_group();
+    for (int group = 0; group < (repeat == 0 ? 0 : groups - 1); ++group) end_group();
     sums.restart();
     for (int group = 0; group < groups; ++group) {
       for (int i = 0; i < kSize; ++i) gradient.f32()[i] = value(group, i);
-      sums.end_group();
+      EXPECT_EQ(sums.is_last(), group + 1 == groups);
+      end_group();
     }
     for (int i = 0; i < kSize; ++i) {
       TreeSum<float, 8> expected;

@@ -93,9 +93,13 @@ TEST(Counting, CountsWhatIsSentAndTouchesNoMemory) {
   EXPECT_EQ(ranks.count(Collective::share), (Count{1, 9}));
   EXPECT_EQ(ranks.count(Collective::broadcast), (Count{2, 3000}));
   EXPECT_EQ(ranks.count(Collective::barrier), (Count{1, 0}));
-  EXPECT_EQ(ranks.among(std::vector<int>{3, 1})->rank(), 1);
-  ranks.restart();
-  EXPECT_EQ(ranks.count(Collective::exchange), Count());
+  const auto some = ranks.among(std::vector<int>{3, 1});
+  EXPECT_EQ(some->rank(), 1);
+  some->barrier();
+  ASSERT_EQ(ranks.counts().size(), 2U);
+  EXPECT_EQ(ranks.counts()[1].ranks, (std::vector<int>{3, 1}));
+  EXPECT_EQ(ranks.counts()[1].of(Collective::barrier), (Count{1, 0}));
+  EXPECT_EQ(ranks.counts()[0].of(Collective::exchange), (Count{1, 80}));
   EXPECT_THROW(CountingCommunicator(4, 4), Error);
 }
 

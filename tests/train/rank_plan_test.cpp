@@ -37,7 +37,7 @@ TEST(RankPlan, GradientsTravelTwice) {
     const std::int64_t gradients = 4 * parameter_count(config.model);
     for (const int ranks : {2, 8, 64, 1024}) {
       SCOPED_TRACE(ranks);
-      const RankPlan plan = plan_ranks(config, ranks);
+      const RankPlan plan = plan_ranks(config, ranks, ranks);
       const std::int64_t own = gradients - bytes_of(plan, Collective::exchange);
       EXPECT_EQ(bytes_of(plan, Collective::gather), own * (ranks - 1));
       // As even as single elements of each tensor can be dealt.
@@ -49,18 +49,18 @@ TEST(RankPlan, GradientsTravelTwice) {
 }
 
 TEST(RankPlan, OneRankSendsNothing) {
-  const RankPlan plan = plan_ranks(config_of("llama3-8b", 8), 1);
+  const RankPlan plan = plan_ranks(config_of("llama3-8b", 8), 1, 8);
   for (const Traffic& traffic : plan.per_step) EXPECT_EQ(traffic.bytes, 0) << name_of(traffic.collective);
   EXPECT_EQ(plan.buffers, 0);
 }
 
 TEST(RankPlan, EachRankHasItsPartOfAStep) {
   const Config config = config_of("llama3-8b", 8);
-  const TrainConfig part = part_of_rank(config.train, 4);
+  const TrainConfig part = part_of_rank(config, 4);
   EXPECT_EQ(part.groups, 2);
   EXPECT_EQ(part.batch, 4);
   EXPECT_EQ(part.microbatches() * 4, config.train.microbatches());
-  expect_bad_input([&] { part_of_rank(config.train, 3); }, {"train.groups is 8"});
+  expect_bad_input([&] { part_of_rank(config, 3); }, {"train.groups is 8"});
 }
 
 }  // namespace

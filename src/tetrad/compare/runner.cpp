@@ -163,7 +163,7 @@ Ending train_in(const fs::path& folder, Config config, const RunStyle& style, co
   config.run.out = folder.string();
   std::optional<Dataset> dataset;
   together(ranks, [&] {
-    groups_of_rank(config.train, ranks.size());
+    deal_groups(config, ranks.size());
     dataset.emplace(open_dataset(context.backend.threads(), config));
   });
   bool goes_on = false;

@@ -2,6 +2,7 @@
 #include "tetrad/model/decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -49,12 +50,25 @@ std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec&
   }
   if (parameter->shards != nullptr) parameter->band = shards->own_band(parameter->pieces);
   parameter->value = backend.make_tensor(DType::f32, parameter->band.count, cols);
-  parameter->gradient = backend.make_tensor(DType::f32, rows, cols);
+  parameter->gradient = Tensor(Buffer(), DType::f32, rows, cols);  // memory follows
   parameter->decay = spec.decays;
   parameter->is_linear = spec.is_linear;
   parameter->initial = spec.initial;
-  backend.set_to_zero(parameter->gradient.bytes());
   return parameter;
+}
+
+/// In the order in which a backward pass completes them.
+std::vector<GradientUnit> units_of(const ModelConfig& config) {
+  const auto blocks = static_cast<std::size_t>(config.blocks());
+  std::vector<GradientUnit> units(blocks + 2);
+  std::size_t index = 0;
+  for (const ParameterSpec& spec : model_parameters(config)) {
+    const std::size_t unit = spec.block >= 0 ? blocks - static_cast<std::size_t>(spec.block)
+                             : spec.name == "embedding.weight" ? blocks + 1
+                                                               : 0;
+    units[unit].push_back(index++);
+  }
+  return units;
 }
 
 }  // namespace
@@ -75,6 +89,7 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
     by_name.emplace(parameters_.back()->name, parameters_.back().get());
   }
   embedding_ = by_name.at("embedding.weight");
+  make_gradients();
   final_norm_weight_ = by_name.at("norm.weight");
   if (!config_.tied) head_ = by_name.at("head.weight");
   std::uint32_t linear_count = 0;
@@ -98,6 +113,49 @@ std::vector<Linear*> Decoder::linears() {
   for (const auto& block : blocks_)
     for (Linear* linear : block->linears()) all.push_back(linear);
   return all;
+}
+
+/// Where ranks share gradients, units take turns in two memories: what is complete can be sent from the one
+/// while the next is computed in the other.
+void Decoder::make_gradients() {
+  gradient_units_ = units_of(config_);
+  const WeightShards* const shards = this->shards();
+  if (shards == nullptr || !shards->share_gradients()) {
+    for (const auto& parameter : parameters_)
+      parameter->gradient =
+          backend_.make_tensor(DType::f32, parameter->gradient.rows(), parameter->gradient.cols());
+    return clear_gradients();
+  }
+  constexpr std::size_t kTurns = 2;
+  constexpr std::size_t kAlignment = 256;  // as products like their operands
+  const auto bytes_of = [&](std::size_t parameter) {
+    const auto size = static_cast<std::size_t>(parameters_[parameter]->gradient.size()) * sizeof(float);
+    return (size + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  // The head that is the embedding has a gradient from the beginning of the backward pass to its end.
+  const auto memory_of = [&](std::size_t unit) {
+    return config_.tied && unit + 1 == gradient_units_.size() ? kTurns : unit % kTurns;
+  };
+  std::array<std::size_t, kTurns + 1> sizes = {};
+  for (std::size_t unit = 0; unit < gradient_units_.size(); ++unit) {
+    std::size_t size = 0;
+    for (const std::size_t parameter : gradient_units_[unit]) size += bytes_of(parameter);
+    sizes[memory_of(unit)] = std::max(sizes[memory_of(unit)], size);
+  }
+  for (const std::size_t size : sizes)
+    gradient_memory_.push_back(size > 0 ? backend_.allocate(size) : Buffer());
+  for (std::size_t unit = 0; unit < gradient_units_.size(); ++unit) {
+    std::span<std::byte> free = gradient_memory_[memory_of(unit)].span<std::byte>();
+    for (const std::size_t index : gradient_units_[unit]) {
+      Parameter& parameter = *parameters_[index];
+      const std::int64_t rows = parameter.gradient.rows();
+      const std::int64_t cols = parameter.gradient.cols();
+      const auto size = static_cast<std::size_t>(rows * cols) * sizeof(float);
+      parameter.gradient = Tensor(Buffer::borrow(free.first(size)), DType::f32, rows, cols);
+      parameter.gradient_sum = backend_.make_tensor(DType::f32, parameter.band.count, cols);
+      free = free.subspan(bytes_of(index));
+    }
+  }
 }
 
 void Decoder::initialize(std::uint64_t seed) {
@@ -190,8 +248,17 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
 
 void Decoder::differentiate(Pass& pass, float gradient_scale) {
   pass.training = true;
+  const auto begin_unit = [&](std::size_t unit) {
+    if (pass.gradients != nullptr) pass.gradients->begin_unit(unit);
+  };
+  const auto end_unit = [&](std::size_t unit) {
+    if (pass.gradients != nullptr) pass.gradients->end_unit(unit);
+  };
+  const std::size_t last_unit = gradient_units_.size() - 1;
   const MatrixView hidden = forward(pass, batch_ * sequence_);
 
+  begin_unit(0);
+  if (config_.tied) begin_unit(last_unit);
   const MutableMatrixView gradient = residual_gradient_.view();
   const MutableMatrixView dhidden =
       scratch_.get(Scratch::gradient_narrow, storage_, batch_ * sequence_, config_.hidden);
@@ -203,13 +270,19 @@ void Decoder::differentiate(Pass& pass, float gradient_scale) {
   backend_.set_to_zero(residual_gradient_.bytes());
   final_norm_->backward(residual_.restore(blocks_.size()), as_const(dhidden), gradient);
   residual_.release(blocks_.size());
+  end_unit(0);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     const TraceRange range(pass.trace, "backward of block", static_cast<std::int64_t>(i));
+    const std::size_t unit = blocks_.size() - i;
+    begin_unit(unit);
     blocks_[i]->backward(pass, residual_.restore(i), gradient);
     residual_.release(i);
+    end_unit(unit);
   }
+  if (!config_.tied) begin_unit(last_unit);
   backend_.embedding(
       EmbeddingBackward{tokens_.i32(), as_const(gradient), config_.vocab, embedding_->gradient.f32()});
+  end_unit(last_unit);
 }
 
 void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,

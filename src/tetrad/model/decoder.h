@@ -12,6 +12,7 @@
 
 #include "tetrad/model/block.h"
 #include "tetrad/model/config.h"
+#include "tetrad/model/gradient_units.h"
 #include "tetrad/model/memory_levers.h"
 #include "tetrad/model/parameter.h"
 #include "tetrad/model/pass.h"
@@ -59,6 +60,7 @@ class Decoder {
   /// Tokens of a sequence of a microbatch.
   std::int64_t sequence() const { return sequence_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() { return parameters_; }
+  const std::vector<GradientUnit>& gradient_units() const { return gradient_units_; }
   /// Null: this rank has all weights.
   WeightShards* shards() const { return embedding_->shards; }
   std::vector<Linear*> linears();
@@ -106,6 +108,7 @@ class Decoder {
   std::size_t saved_bytes() const;
 
  private:
+  void make_gradients();
   void upload(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
               std::span<const std::int32_t> document_starts);
   /// Runs the first `count` tokens that were uploaded. Returns what the head reads, which is valid until a
@@ -127,6 +130,8 @@ class Decoder {
   DType storage_;
   Scratch scratch_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
+  std::vector<GradientUnit> gradient_units_;
+  std::vector<Buffer> gradient_memory_;  //!< where parameters share it
   Parameter* embedding_ = nullptr;
   Parameter* final_norm_weight_ = nullptr;
   Parameter* head_ = nullptr;  //!< null if tied

@@ -45,6 +45,7 @@ struct MemoryCase {
   DType storage = DType::bf16;
   int waiting_gradients = 0;  //!< copies of the gradients besides those that microbatches add to
   int shards = 1;             //!< ranks that share weights and moments: this is one of those
+  std::int64_t zero = 0;      //!< what else they share (parallel.zero)
   MemoryLevers levers = {};
   bool telemetry = false;
   bool document_mask = false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tetrad/core/trace.h"
+#include "tetrad/model/gradient_units.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/recipe/recipe.h"
 
@@ -30,6 +31,7 @@ struct Pass {
   double progress = 0;     //!< fraction of the token budget
   float z_loss = 0;        //!< CrossEntropy::z_loss
   Trace* trace = nullptr;
+  GradientListener* gradients = nullptr;  //!< told of the backward pass; null: nobody is
   bool training = false;  //!< keep what the backward pass needs
   bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;

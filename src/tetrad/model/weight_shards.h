@@ -15,14 +15,22 @@
 #include "tetrad/ops/backend.h"
 #include "tetrad/ops/communicator.h"
 #include "tetrad/ops/linear.h"
+#include "tetrad/parallel/routes.h"
 
 namespace tetrad {
 
+/// From which parallel.zero on ranks share gradients too, and what products read.
+inline constexpr std::int64_t kSharesGradients = 2;
+inline constexpr std::int64_t kSharesForms = 3;
+
 class WeightShards {
  public:
-  WeightShards(Backend& backend, Communicator& ranks) : backend_(backend), ranks_(ranks) {}
+  WeightShards(Backend& backend, Routes& routes, std::int64_t zero)
+      : backend_(backend), routes_(routes), ranks_(routes.ranks()), zero_(zero) {}
 
   Communicator& ranks() { return ranks_; }
+  /// Whether a rank has whole gradients only while the backward pass is there.
+  bool share_gradients() const { return zero_ >= kSharesGradients; }
   /// Whose rows are whose, by rank.
   std::vector<RowBand> bands(const Parameter& matrix) const;
   RowBand own_band(std::span<const RowBand> pieces) const;
@@ -46,7 +54,9 @@ class WeightShards {
   float largest(float magnitude);
 
   Backend& backend_;
+  Routes& routes_;
   Communicator& ranks_;
+  std::int64_t zero_;
   WeightForm band_form_;  //!< of the own band, on its way
   Tensor masters_;
   Buffer magnitude_;

@@ -44,7 +44,7 @@ AdamWOptimizer::AdamWOptimizer(Backend& backend, const std::vector<std::unique_p
     const std::int64_t cols = parameter.cols();
     const auto sum = [&](const RowBand& rows) {
       if (rows.count > 0)
-        summed_.push_back({.gradient = parameter.gradient.f32() + rows.first * cols,
+        summed_.push_back({.gradient = parameter.summed_gradient(rows.first),
                            .size = rows.count * cols,
                            .parameter = static_cast<std::uint32_t>(i)});
     };
@@ -53,7 +53,7 @@ AdamWOptimizer::AdamWOptimizer(Backend& backend, const std::vector<std::unique_p
     if (parameter.pieces.empty()) sum(parameter.band);
     if (parameter.band.count == 0) continue;
     tensors_.push_back({.weight = parameter.value.f32(),
-                        .gradient = parameter.gradient.f32() + parameter.first_element(),
+                        .gradient = parameter.summed_gradient(parameter.band.first),
                         .first_moment = moments.first.bytes().data(),
                         .second_moment = moments.second.bytes().data(),
                         .size = parameter.value.size(),

@@ -11,12 +11,21 @@ CountingCommunicator::CountingCommunicator(int rank, int size) : rank_(rank), si
 }
 
 std::unique_ptr<Communicator> CountingCommunicator::among(std::span<const int> ranks) {
-  return std::make_unique<CountingCommunicator>(check_members(ranks, rank_, size_),
-                                                static_cast<int>(ranks.size()));
+  auto some = std::make_unique<CountingCommunicator>(check_members(ranks, rank_, size_),
+                                                     static_cast<int>(ranks.size()));
+  some->counts_.front()->ranks.assign(ranks.begin(), ranks.end());
+  counts_.push_back(some->counts_.front());
+  return some;
+}
+
+std::vector<CountingCommunicator::Counts> CountingCommunicator::counts() const {
+  std::vector<Counts> all;
+  for (const std::shared_ptr<Counts>& counts : counts_) all.push_back(*counts);
+  return all;
 }
 
 void CountingCommunicator::add(Collective collective, std::size_t bytes) {
-  Count& count = counts_[static_cast<std::size_t>(collective)];
+  Count& count = counts_.front()->by_kind[static_cast<std::size_t>(collective)];
   ++count.calls;
   count.bytes += static_cast<std::int64_t>(bytes);
 }

@@ -4,6 +4,8 @@
 // from everybody. So that a plan for a thousand ranks can be made on a laptop.
 
 #include <array>
+#include <memory>
+#include <vector>
 
 #include "tetrad/ops/communicator.h"
 
@@ -16,17 +18,24 @@ class CountingCommunicator final : public Communicator {
     std::int64_t bytes = 0;  //!< that this rank hands to the others; of max_u32, of the array
     friend bool operator==(const Count&, const Count&) = default;
   };
+  /// What goes on between some ranks.
+  struct Counts {
+    std::vector<int> ranks = {};  //!< of the communicator that others were made from; empty: all
+    std::array<Count, static_cast<std::size_t>(Collective::barrier) + 1> by_kind = {};
+
+    const Count& of(Collective collective) const { return by_kind[static_cast<std::size_t>(collective)]; }
+  };
 
   /// Throws Error unless there is such a rank.
   CountingCommunicator(int rank, int size);
 
-  const Count& count(Collective collective) const { return counts_[static_cast<std::size_t>(collective)]; }
-  void restart() { counts_ = {}; }
+  const Count& count(Collective collective) const { return counts_.front()->of(collective); }
+  /// Also of those that were made with among(), which come behind.
+  std::vector<Counts> counts() const;
 
   std::string_view name() const override { return "counting"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  /// Counts for itself.
   std::unique_ptr<Communicator> among(std::span<const int> ranks) override;
 
  protected:
@@ -44,7 +53,7 @@ class CountingCommunicator final : public Communicator {
 
   int rank_;
   int size_;
-  std::array<Count, static_cast<std::size_t>(Collective::barrier) + 1> counts_;
+  std::vector<std::shared_ptr<Counts>> counts_ = {std::make_shared<Counts>()};  //!< the own ones first
 };
 
 }  // namespace tetrad

@@ -113,9 +113,12 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
-/// How ranks share a run. The results are the same.
+/// How ranks share a run. The results are the same, but for those of gradient_wire.
 struct ParallelConfig {
-  std::int64_t zero = 0;  //!< 0: every rank has everything; 1: weights and moments are shared
+  std::int64_t zero = 0;  //!< 0: every rank has everything; shared are 1: weights and moments, 2: gradients
+                          //!< too, 3: what products read too
+  std::string gradient_wire = "f32";  //!< f32 | bf16: how gradients of groups leave a rank
+  std::int64_t ranks_per_node = 0;    //!< 0: as the names of hosts say
   friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
 };
 

@@ -5,9 +5,22 @@
 
 namespace tetrad {
 
+std::string_view name_of(Route route) {
+  switch (route) {
+    case Route::within_node:
+      return "within nodes";
+    case Route::between_nodes:
+      return "between nodes";
+    default:
+      return "";
+  }
+}
+
 double link_seconds(std::int64_t calls, double bytes, int ranks, const Links& links, Route route) {
   if (ranks <= 1) return 0;
   const auto count = static_cast<double>(calls);
+  if (route == Route::within_node) return count * links.latency + bytes / links.inside;
+  if (route == Route::between_nodes) return count * links.latency + bytes / links.between;
   const auto others = static_cast<double>(ranks - 1);
   const int node = std::min(links.ranks_per_node, ranks);
   const int away = ranks - node;

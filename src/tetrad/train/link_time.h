@@ -5,6 +5,7 @@
 // is the best that can be hoped for; docs/benchmarks.md holds it to runs of others.
 
 #include <cstdint>
+#include <string_view>
 
 namespace tetrad {
 
@@ -17,9 +18,12 @@ struct Links {
 };
 
 enum class Route : std::uint8_t {
-  direct,    //!< each rank to each: what is for another node leaves it as often as that has ranks
-  by_nodes,  //!< within nodes first, then between them: of a node's data each rank carries its part
+  direct,         //!< each rank to each: what is for another node leaves it as often as that has ranks
+  by_nodes,       //!< within nodes first, then between them: of a node's data each rank carries its part
+  within_node,    //!< the first of these legs by itself …
+  between_nodes,  //!< … and the second
 };
+std::string_view name_of(Route route);
 
 /// Of `calls` collectives, exchanges or gathers, in which each of `ranks` hands `bytes` to the others.
 double link_seconds(std::int64_t calls, double bytes, int ranks, const Links& links, Route route);

@@ -1,45 +1,117 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/train/rank_plan.h"
 
+#include <algorithm>
+#include <array>
+#include <string>
+
 #include "tetrad/backend/planned_backend.h"
 #include "tetrad/model/decoder.h"
-#include "tetrad/optim/gradient_reduction.h"
+#include "tetrad/optim/adamw_optimizer.h"
+#include "tetrad/optim/gradient_sum.h"
 #include "tetrad/parallel/agreement.h"
 #include "tetrad/parallel/counting_communicator.h"
 #include "tetrad/train/step_record.h"
 #include "tetrad/train/trainer.h"
 
 namespace tetrad {
+namespace {
 
-TrainConfig part_of_rank(const TrainConfig& config, int ranks) {
-  TrainConfig part = config;
-  part.groups = groups_of_rank(config, ranks);
+constexpr std::array kKinds = {Collective::exchange, Collective::gather,    Collective::max_u32,
+                               Collective::share,    Collective::broadcast, Collective::barrier};
+
+std::vector<std::string> hosts_of(int ranks, int ranks_per_node) {
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < ranks; ++rank) hosts.push_back(std::to_string(rank / ranks_per_node));
+  return hosts;
+}
+
+/// Ranks of the first node only, or of several.
+Route route_of(const std::vector<int>& ranks, int ranks_per_node) {
+  if (ranks.empty()) return Route::direct;
+  return ranks.back() < ranks_per_node ? Route::within_node : Route::between_nodes;
+}
+
+/// Adds what was counted since `before`, `times` over.
+void add(std::vector<Traffic>& sums, const std::vector<CountingCommunicator::Counts>& before,
+         const std::vector<CountingCommunicator::Counts>& now, std::int64_t times, int ranks_per_node) {
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const Route route = route_of(now[i].ranks, ranks_per_node);
+    for (const Collective kind : kKinds) {
+      const std::int64_t calls = now[i].of(kind).calls - before[i].of(kind).calls;
+      if (calls == 0) continue;
+      auto sum = std::ranges::find_if(
+          sums, [&](const Traffic& each) { return each.collective == kind && each.route == route; });
+      if (sum == sums.end()) sum = sums.insert(sum, {kind, route});
+      sum->calls += times * calls;
+      sum->bytes += times * (now[i].of(kind).bytes - before[i].of(kind).bytes);
+    }
+  }
+}
+
+}  // namespace
+
+TrainConfig part_of_rank(const Config& config, int ranks) {
+  TrainConfig part = config.train;
+  part.groups = deal_groups(config, ranks).of_each();
   part.batch /= ranks;
   return part;
 }
 
-RankPlan plan_ranks(const Config& config, int ranks) {
-  const TrainConfig part = part_of_rank(config.train, ranks);
+RankPlan plan_ranks(const Config& config, int ranks, int ranks_per_node) {
+  const TrainConfig part = part_of_rank(config, ranks);
   PlannedBackend backend;
   CountingCommunicator counting(0, ranks);
-  const std::unique_ptr<WeightShards> shards = make_shards(config, backend, counting);
+  Routes routes(counting, tetrad::ranks_per_node(hosts_of(ranks, ranks_per_node),
+                                                 config.parallel.ranks_per_node));
+  const std::unique_ptr<WeightShards> shards = make_shards(config, backend, routes);
   Decoder decoder(backend, config.model, 1, config.train.sequence, storage_type(config.precision), {},
                   shards.get());
-  const std::int64_t before = backend.peak_memory();
-  GradientReduction reduction(backend, counting, decoder.parameters());
-  RankPlan plan{.per_step = {}, .buffers = backend.peak_memory() - before};
-  counting.restart();
-  // The collectives of Trainer, in a step of which nothing is to be said.
+  AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim);
+
+  // Gradients travel with every group or once. What is between the first and the last time is always the same.
+  GroupDeal deal = deal_groups(config, ranks);
+  const std::int64_t times = deal.travel_alone ? deal.of_each() : 1;
+  const std::int64_t counted = std::min<std::int64_t>(times, 3);
+  deal.groups = counted * ranks;
+  RankPlan plan;
+  {
+    const std::int64_t before = backend.peak_memory();
+    const GradientReduction reduction(backend, routes, decoder.parameters(), decoder.gradient_units(),
+                                      gradient_wire(config));
+    plan.buffers = backend.peak_memory() - before;
+  }
+  GradientSum gradients(backend, routes, decoder.parameters(), decoder.gradient_units(), deal,
+                        gradient_wire(config));
+
+  std::vector<CountingCommunicator::Counts> since = counting.counts();
+  const auto count = [&](std::int64_t weight) {
+    add(plan.per_step, since, counting.counts(), weight, ranks_per_node);
+    since = counting.counts();
+  };
+  const auto begin_microbatch = [&] {  // as Trainer does
+    on_any(counting, false);
+    together(counting, [] {});
+  };
+  const Recipe recipe(config.precision, config.model.blocks());
+  Pass pass;
+  pass.recipe = &recipe;
+  pass.gradients = &gradients;
+  for (std::int64_t time = 0; time < counted; ++time) {
+    begin_microbatch();
+    gradients.begin_microbatch(true, true);
+    decoder.differentiate(pass, 1);
+    count(time == 1 && counted > 2 ? times - 2 : 1);
+  }
+  begin_microbatch();
+  count(part.microbatches() - times);
+  gradients.finish();
   on_any(counting, false);
-  together(counting, [] {});
   StepRecord record;
-  record.losses.assign(static_cast<std::size_t>(part.microbatches()), 1.0 / 3);  // as long as any
+  for (std::int64_t i = 0; i < part.microbatches(); ++i) record.losses[i * ranks] = 1.0 / 3;  // as long as any
   share(counting, record);
-  reduction.reduce();
-  for (const Collective collective : {Collective::exchange, Collective::gather, Collective::max_u32,
-                                      Collective::share, Collective::broadcast, Collective::barrier})
-    if (const CountingCommunicator::Count& count = counting.count(collective); count.calls > 0)
-      plan.per_step.push_back({collective, count.calls, count.bytes});
+  optimizer.step(1, 1, optimizer.inspect().norm);
+  count(1);
   return plan;
 }
 

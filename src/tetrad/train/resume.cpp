@@ -14,7 +14,8 @@ bool may_change_on_resume(const std::string& key) {
   const bool is_place =
       key == "data.tokenizer" || key == "train.from" ||
       (key.starts_with("data.sources.") && (key.ends_with(".path") || key.ends_with(".heldout")));
-  return is_place || key.starts_with("run.") || key.starts_with("parallel.") ||
+  return is_place || key.starts_with("run.") ||
+         (key.starts_with("parallel.") && key != "parallel.gradient_wire") ||
          key.starts_with("train.checkpoint") || key.starts_with("train.eval") || key == "train.log_every" ||
          key == "train.telemetry_every" || key == "train.recompute" || key.starts_with("train.memory");
 }

@@ -14,6 +14,7 @@
 #include "tetrad/core/failpoint.h"
 #include "tetrad/eval/evaluation.h"
 #include "tetrad/parallel/agreement.h"
+#include "tetrad/parallel/launch.h"
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 #include "tetrad/train/resume.h"
@@ -28,22 +29,37 @@ std::string with_unit(double value) {
 
 }  // namespace
 
-std::int64_t groups_of_rank(const TrainConfig& config, int ranks) {
-  TETRAD_CHECK(config.groups % ranks == 0 && ranks_keep_order(config.groups, ranks),
+GroupDeal deal_groups(const Config& config, int ranks) {
+  const std::int64_t groups = config.train.groups;
+  const std::int64_t zero = config.parallel.zero;
+  const GroupDeal deal{groups, ranks, zero >= kSharesGradients || config.parallel.gradient_wire != "f32"};
+  TETRAD_CHECK(deal.keeps_order(),
                "train.groups is {}, which {} ranks cannot share so that the results stay those of one: use a "
-               "number of groups that is the number of ranks times a power of two (it is part of what a run "
-               "computes, so choose it for the most ranks that the run may ever have)",
-               config.groups, ranks);
-  return config.groups / ranks;
+               "number of groups that is the number of ranks times {} (it is part of what a run computes, so "
+               "choose it for the most ranks that the run may ever have)",
+               groups, ranks,
+               deal.travel_alone ? "any number, for a number of ranks that is a power of two"
+                                 : "a power of two");
+  TETRAD_CHECK(zero < kSharesGradients || ranks == 1 || groups == config.train.microbatches(),
+               "parallel.zero is {}, for which each microbatch must be a group of its own, and a step has {} "
+               "microbatches in {} groups: use train.groups={} (it is part of what a run computes) or "
+               "parallel.zero=1",
+               zero, config.train.microbatches(), groups, config.train.microbatches());
+  return deal;
 }
 
-std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Communicator& ranks) {
-  if (config.parallel.zero == 0 || ranks.size() == 1) return nullptr;
-  TETRAD_CHECK(ranks.size() <= kPieces,
+std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Routes& routes) {
+  const int ranks = routes.ranks().size();
+  if (config.parallel.zero == 0 || ranks == 1) return nullptr;
+  TETRAD_CHECK(ranks <= kPieces,
                "parallel.zero is {}, and {} ranks are more than the {} that can share a matrix: use "
                "parallel.zero=0 or fewer ranks",
-               config.parallel.zero, ranks.size(), kPieces);
-  return std::make_unique<WeightShards>(backend, ranks);
+               config.parallel.zero, ranks, kPieces);
+  return std::make_unique<WeightShards>(backend, routes, config.parallel.zero);
+}
+
+DType gradient_wire(const Config& config) {
+  return config.parallel.gradient_wire == "bf16" ? DType::bf16 : DType::f32;
 }
 
 MemoryCase memory_case(const Config& config, int ranks) {
@@ -51,8 +67,9 @@ MemoryCase memory_case(const Config& config, int ranks) {
   return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
           .sequence = train.sequence,
           .storage = storage_type(config.precision),
-          .waiting_gradients = waiting_gradients(groups_of_rank(train, ranks)),
+          .waiting_gradients = waiting_gradients(deal_groups(config, ranks).of_each()),
           .shards = config.parallel.zero > 0 ? ranks : 1,
+          .zero = config.parallel.zero,
           .telemetry = train.telemetry_every > 0,
           .document_mask = config.data.document_mask,
           .moments = moment_storage(config.optim)};
@@ -80,14 +97,16 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       microbatch_(config.train.microbatch > 0 ? config.train.microbatch : config.train.batch),
       recipe_(config.precision, config.model.blocks()),
       dataset_(std::move(dataset)),
+      deal_(deal_groups(config, ranks.size())),
       plan_(plan_memory(config, backend, ranks.size())),
-      shards_(make_shards(config, backend, ranks)),
+      routes_(ranks, ranks_per_node(ranks.share(host_name()), config.parallel.ranks_per_node)),
+      shards_(make_shards(config, backend, routes_)),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
                plan_.levers, shards_.get()),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
                  config.train.rounding_seed()),
-      groups_(backend, decoder_.parameters(), groups_of_rank(config.train, ranks.size())),
-      reduction_(backend, ranks, decoder_.parameters()),
+      gradients_(backend, routes_, decoder_.parameters(), decoder_.gradient_units(), deal_,
+                 gradient_wire(config)),
       saver_(folder_, config.train, ranks, log),
       watch_(config.train.health),
       inputs_(static_cast<std::size_t>(microbatch_ * config.train.sequence)),
@@ -364,13 +383,17 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
   outcome.learning_rate =
       learning_rate(config_.schedule, config_.optim.lr, state_.step, {steps_, tokens_per_step()});
   StepRecord own;
-  together(ranks_, [&] { own = compute_groups(signals, outcome.stats); });
+  const auto compute = [&] { own = compute_groups(signals, outcome.stats); };
+  if (ranks_.size() == 1)
+    together(ranks_, compute);  // what was trained is kept, whatever goes wrong
+  else
+    compute();  // what others wait for cannot be said together, but where microbatches begin
   save_asked_ = signals.take_checkpoint_request() || save_asked_;
   own.asks_to_save = save_asked_ || (ranks_.rank() == 0 && saver_.is_time());
   own.has_saved = saver_.is_done();
   outcome.record = share(ranks_, own);
   if (outcome.record.interrupted) return outcome;
-  reduction_.reduce();
+  gradients_.finish();
   outcome.loss = outcome.record.loss_sum() / static_cast<double>(tokens_per_step());
   const AdamWOptimizer::GradientReport gradients = optimizer_.inspect();
   outcome.grad_norm = gradients.norm;
@@ -380,39 +403,41 @@ Trainer::StepOutcome Trainer::compute_gradients(const StopSignals& signals) {
 
 StepRecord Trainer::compute_groups(const StopSignals& signals, std::vector<OperandStats>& stats) {
   StepRecord record;
-  groups_.restart();
-  const std::int64_t mine = groups_of_rank(config_.train, ranks_.size());
+  gradients_.restart();
   const std::int64_t samples = config_.train.batch / config_.train.groups;
   for (std::int64_t group = 0; group < config_.train.groups; ++group) {
-    if (group / mine != ranks_.rank()) {
+    if (deal_.rank_of(group) != ranks_.rank()) {
       dataset_.mixture().skip(samples);
       continue;
     }
     record.interrupted = !compute_group(group, signals, record, stats);
     if (record.interrupted) return record;
-    groups_.end_group();
   }
-  if (failpoint("train.non_finite") != 0) record.losses[0] = std::numeric_limits<double>::quiet_NaN();
+  if (failpoint("train.non_finite") != 0)
+    record.losses.begin()->second = std::numeric_limits<double>::quiet_NaN();
   return record;
 }
 
 bool Trainer::compute_group(std::int64_t group, const StopSignals& signals, StepRecord& record,
                             std::vector<OperandStats>& stats) {
-  decoder_.clear_gradients();
   const std::int64_t microbatches = config_.train.microbatches();
   const std::int64_t each = microbatches / config_.train.groups;
+  const std::int64_t first = group * each;
   double told = steady_seconds();
-  for (std::int64_t i = group * each; i < (group + 1) * each; ++i) {
-    if (ends_on_any(i > 0 && signals.received())) return false;
+  for (std::int64_t i = first; i < first + each; ++i) {
+    // Ranks compute together: one that stops or fails before a microbatch does so with all of them.
+    if (on_any(ranks_, !record.losses.empty() && signals.received())) return false;
     const TraceRange range(trace_.get(), "microbatch", i);
     const double begin = steady_seconds();
     read_microbatch();
     Pass pass = make_pass(i);
+    pass.gradients = &gradients_;
+    gradients_.begin_microbatch(i == first, i + 1 == first + each);
     decoder_.train(pass, inputs_, targets_, 1.0f / static_cast<float>(tokens_per_step()), losses_,
                    document_starts_);
-    record.losses.push_back(std::accumulate(losses_.begin(), losses_.end(), 0.0));
+    record.losses[i] = std::accumulate(losses_.begin(), losses_.end(), 0.0);
     if (pass.telemetry) stats = std::move(pass.stats);
-    if (pass.non_finite && !record.non_finite) record.non_finite = pass.non_finite;
+    if (pass.non_finite) record.non_finite[i] = *pass.non_finite;
     const double now = steady_seconds();
     signals.expect_seconds(now - begin + saver_.seconds());
     constexpr double kLong = 10;  // seconds without a sign of life
@@ -426,21 +451,15 @@ bool Trainer::compute_group(std::int64_t group, const StopSignals& signals, Step
 }
 
 void Trainer::read_microbatch() {
-  const auto read = [&] { dataset_.next(microbatch_, inputs_, targets_, document_starts_); };
-  if (shards_)
-    together(ranks_, read);
-  else
-    read();
+  together(ranks_, [&] { dataset_.next(microbatch_, inputs_, targets_, document_starts_); });
 }
-
-bool Trainer::ends_on_any(bool here) { return shards_ ? on_any(ranks_, here) : here; }
 
 std::optional<HealthEvent> Trainer::find_fault(const StepOutcome& outcome,
                                                const AdamWOptimizer::GradientReport& report) const {
   const std::int64_t step = state_.step + 1;
   const HealthConfig& health = config_.train.health;
-  if (const std::optional<std::string>& where = outcome.record.non_finite)
-    return HealthEvent{step, "non-finite quantizer input", *where, health.policy};
+  if (const auto& inputs = outcome.record.non_finite; !inputs.empty())
+    return HealthEvent{step, "non-finite quantizer input", inputs.begin()->second, health.policy};
   if (!std::isfinite(outcome.loss)) return HealthEvent{step, "non-finite loss", "loss", health.policy};
   if (!report.first_non_finite.empty())
     return HealthEvent{step, "non-finite gradient", report.first_non_finite, health.policy};

@@ -23,8 +23,8 @@
 #include "tetrad/model/weight_shards.h"
 #include "tetrad/ops/communicator.h"
 #include "tetrad/optim/adamw_optimizer.h"
-#include "tetrad/optim/gradient_groups.h"
-#include "tetrad/optim/gradient_reduction.h"
+#include "tetrad/optim/gradient_sum.h"
+#include "tetrad/parallel/routes.h"
 #include "tetrad/recipe/recipe.h"
 #include "tetrad/train/config.h"
 #include "tetrad/train/health.h"
@@ -42,11 +42,14 @@ namespace tetrad {
 
 enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 
-/// How many groups of a step each of `ranks` has. Throws Error (bad input) where they cannot share them.
-std::int64_t groups_of_rank(const TrainConfig& config, int ranks);
+/// Which groups of a step each of `ranks` has. Throws Error (bad input) where they cannot share them.
+GroupDeal deal_groups(const Config& config, int ranks);
 
 /// Where ranks share weights; null: each has all of them. Throws Error (bad input) where there are too many.
-std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Communicator& ranks);
+std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Routes& routes);
+
+/// How gradients leave a rank.
+DType gradient_wire(const Config& config);
 
 /// What decides about the memory of one of the ranks of a run, besides its plan (memory_plan.h).
 MemoryCase memory_case(const Config& config, int ranks);
@@ -149,9 +152,6 @@ class Trainer {
   /// The newest good one up to step `limit`.
   std::optional<FoundCheckpoint> newest_checkpoint(
       std::int64_t limit = std::numeric_limits<std::int64_t>::max());
-  // Ranks that share weights compute together: one that stops or fails between two microbatches does so with
-  // all of them.
-  bool ends_on_any(bool here);
   /// The samples of the next microbatch.
   void read_microbatch();
   Pass make_pass(std::int64_t microbatch) const;
@@ -170,12 +170,13 @@ class Trainer {
   std::int64_t microbatch_;  //!< sequences
   Recipe recipe_;
   Dataset dataset_;
+  GroupDeal deal_;
   MemoryPlan plan_;
+  Routes routes_;
   std::unique_ptr<WeightShards> shards_;  //!< null: this rank has all weights
   Decoder decoder_;
   AdamWOptimizer optimizer_;
-  GradientGroups groups_;
-  GradientReduction reduction_;
+  GradientSum gradients_;
   RunSaver saver_;  //!< ends before what it reads
   LossWatch watch_;
   RunState state_;
