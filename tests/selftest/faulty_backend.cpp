@@ -292,6 +292,11 @@ std::vector<double> FaultyBackend::squared_norms(std::span<const AdamWTensor> te
   return norms;
 }
 
+void FaultyBackend::amaxes(const Amaxes& op) {
+  if (does("amaxes")) good_.amaxes(op);
+  wrote("amaxes: bits", reinterpret_cast<float*>(op.bits), std::ssize(op.tensors));
+}
+
 std::vector<DeviationSums> FaultyBackend::deviations(std::span<const DeviationTensor> tensors) {
   std::vector<DeviationSums> sums = good_.deviations(tensors);
   if (is_planted("deviations: product")) sums.back().product += 1e-6 * sums.back().reference;

@@ -462,6 +462,15 @@ std::vector<double> OnDevice::squared_norms(std::span<const AdamWTensor> tensors
   return device_.squared_norms(stage(staged, tensors));
 }
 
+void OnDevice::amaxes(const Amaxes& op) {
+  Staged staged(device_);
+  std::vector<Amaxes::Tensor> own;
+  for (const Amaxes::Tensor& tensor : op.tensors)
+    own.push_back({staged.in(tensor.values, tensor.size), tensor.size});
+  device_.amaxes({own, staged.out(op.bits, std::ssize(op.tensors))});
+  staged.finish();
+}
+
 std::vector<DeviationSums> OnDevice::deviations(std::span<const DeviationTensor> tensors) {
   Staged staged(device_);
   std::vector<DeviationTensor> own;

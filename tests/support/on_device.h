@@ -76,6 +76,7 @@ class OnDevice final : public Backend {
   void ordered_sum(const OrderedSum& op) override;
   void adamw(const AdamWStep& op) override;
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override;
+  void amaxes(const Amaxes& op) override;
   std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override;
 
  private:

@@ -65,6 +65,7 @@ class PlannedBackend final : public Backend {
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
     return std::vector<double>(tensors.size());
   }
+  void amaxes(const Amaxes&) override {}
   std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override {
     return std::vector<DeviationSums>(tensors.size());
   }

@@ -17,6 +17,7 @@
 #include "tetrad/core/threads.h"
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/adamw.h"
+#include "tetrad/ops/amax.h"
 #include "tetrad/ops/attention.h"
 #include "tetrad/ops/centring.h"
 #include "tetrad/ops/deviation.h"
@@ -199,6 +200,8 @@ class Backend {
 
   /// Sum of squares of each tensor's gradient, in f64; infinity or NaN if one of its elements is not finite.
   virtual std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) = 0;
+
+  virtual void amaxes(const Amaxes& op) = 0;
 
   /// Deviations from references, by tensor; adds each tensor's to its `sum`.
   virtual std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) = 0;

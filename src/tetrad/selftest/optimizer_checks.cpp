@@ -47,6 +47,13 @@ void squared_norms(Stage& stage) {
     stage.note("squared norm", {norm}, kF64Sum);
 }
 
+void amaxes(Stage& stage) {
+  std::vector<Amaxes::Tensor> tensors;
+  for (const std::int64_t size : kSizes) tensors.push_back({stage.draw_f32(size).f32(), size});
+  float* const bits = stage.result_f32("bits", std::ssize(tensors), kSameBytes).f32();
+  stage.backend().amaxes({tensors, reinterpret_cast<std::uint32_t*>(bits)});
+}
+
 void deviations(Stage& stage) {
   std::vector<DeviationTensor> tensors;
   for (const std::int64_t size : kSizes)
@@ -71,6 +78,7 @@ std::vector<Check> optimizer_checks() {
   std::vector<Check> checks = {{"adamw", "moments in f32", {.dtype = DType::f32}, adamw, true},
                                {"adamw", "moments in BF16", {.dtype = DType::bf16}, adamw, true},
                                {"squared_norms", "three tensors", {}, squared_norms, true},
+                               {"amaxes", "three tensors", {}, amaxes, true},
                                {"deviations", "three tensors", {}, deviations, true}};
   for (const int count : {1, 7, 16})  // the last has more levels than the sums of a node's ranks
     add_for_all_storages(checks, "ordered_sum", fmt::format("{} parts", count),

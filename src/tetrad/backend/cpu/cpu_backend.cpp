@@ -11,6 +11,7 @@
 #include "tetrad/backend/cpu/attention.h"
 #include "tetrad/backend/cpu/centring.h"
 #include "tetrad/backend/cpu/decode.h"
+#include "tetrad/backend/cpu/amaxes.h"
 #include "tetrad/backend/cpu/deviation.h"
 #include "tetrad/backend/cpu/elementwise.h"
 #include "tetrad/backend/cpu/embedding.h"
@@ -163,6 +164,7 @@ class CpuBackend final : public Backend {
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
     return cpu::squared_norms(threads_, tensors);
   }
+  void amaxes(const Amaxes& op) override { cpu::amaxes(threads_, op); }
   std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override {
     return cpu::deviations(threads_, tensors);
   }

@@ -216,6 +216,7 @@ class CudaBackend final : public Backend {
   std::vector<double> squared_norms(std::span<const AdamWTensor> tensors) override {
     return cuda::squared_norms(entered(), tensors);
   }
+  void amaxes(const Amaxes& op) override { cuda::amaxes(entered(), op); }
   std::vector<DeviationSums> deviations(std::span<const DeviationTensor> tensors) override {
     return cuda::deviations(entered(), tensors);
   }

@@ -8,6 +8,7 @@
 #include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/ops/activation.h"
 #include "tetrad/ops/adamw.h"
+#include "tetrad/ops/amax.h"
 #include "tetrad/ops/centring.h"
 #include "tetrad/ops/deviation.h"
 #include "tetrad/ops/elementwise.h"
@@ -51,6 +52,7 @@ void ordered_sum(Device& device, const OrderedSum& op);
 /// All tensors in one launch.
 void adamw(Device& device, const AdamWStep& op);
 std::vector<double> squared_norms(Device& device, std::span<const AdamWTensor> tensors);
+void amaxes(Device& device, const Amaxes& op);
 std::vector<DeviationSums> deviations(Device& device, std::span<const DeviationTensor> tensors);
 
 }  // namespace tetrad::cuda
