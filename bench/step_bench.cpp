@@ -11,6 +11,7 @@
 #include "tetrad/backend/memory.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/model/flops.h"
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/train/memory_plan.h"
 

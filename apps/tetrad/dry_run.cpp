@@ -12,6 +12,7 @@
 #include "tetrad/backend/memory.h"
 #include "tetrad/core/threads.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/model/flops.h"
 #include "tetrad/train/link_time.h"
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/preflight.h"
@@ -73,20 +74,23 @@ std::string_view share_text(std::int64_t zero) {
   }
 }
 
-/// What is between them in a step, and on each of them besides what a rank alone has.
+/// Those of the node and between nodes, as they were given or are supposed.
+Links links_of(const PlannedRanks& planned) {
+  if (planned.links.empty()) return {};
+  return {.ranks_per_node = static_cast<int>(planned.links[0]),
+          .inside = planned.links[1] * kGiga,
+          .between = planned.links[2] * kGiga};
+}
+
+/// What each of them has, and what is between them in a step.
 void print_ranks(const Config& config, const PlannedRanks& planned, const Hardware& hardware,
                  std::optional<double> step_seconds) {
   const int ranks = planned.count;
-  Links links;
-  if (!planned.links.empty())
-    links = {.ranks_per_node = static_cast<int>(planned.links[0]),
-             .inside = planned.links[1] * kGiga,
-             .between = planned.links[2] * kGiga};
-  const RankPlan plan = plan_ranks(config, ranks, links.ranks_per_node);
+  const Links links = links_of(planned);
+  const RankPlan plan = plan_ranks(config, {ranks, links.ranks_per_node});
   fmt::print("\n# {} ranks\n", ranks);
-  fmt::print("each         {}, {} of {} groups; {} of memory besides, for what others send\n",
-             share_text(config.parallel.zero),
-             deal_groups(config, ranks).of_each(), config.train.groups, size_text(plan.buffers));
+  fmt::print("each         {}, {} of {} groups\n", share_text(config.parallel.zero),
+             deal_groups(config, ranks).of_each(), config.train.groups);
   constexpr std::int64_t kFewBytes = 100'000;
   for (const Traffic& traffic : plan.per_step)
     fmt::print("{:<12} {} to others in {} call{} per step{}{}\n", name_of(traffic.collective),
@@ -120,11 +124,12 @@ void print_sizes(const Config& config, const Hardware& hardware, const MemoryEst
   fmt::print("FLOP         {:.4g} per token, {:.4g} in all\n", per_token, per_token * tokens);
   fmt::print(
       "memory       {} on {} = weights {} + gradients {} + optimizer {}{} + operands {} + activations {} + "
-      "scratch {}\n",
+      "scratch {}{}\n",
       size_text(memory.total()), hardware.name, size_text(memory.weights), size_text(memory.gradients),
       size_text(memory.optimizer),
       config.optim.moments == "bf16" ? " (moments of linear layers in BF16)" : "", size_text(memory.operands),
-      size_text(memory.activations), size_text(memory.scratch));
+      size_text(memory.activations), size_text(memory.scratch),
+      memory.exchange > 0 ? fmt::format(" + gradients of other ranks {}", size_text(memory.exchange)) : "");
 }
 
 void print_room(const Room& room, bool fits, const Hardware& hardware, const CheckpointSpace& space) {
@@ -231,11 +236,12 @@ ExitCode print_dry_run(const Config& config, const Provenance& provenance, const
     fmt::print("REFUSED: {}\n", refusal);
   }
   const Room room = room_for(config.run, hardware.backend.get());
-  const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room, ranks.count);
+  const RankLayout layout(ranks.count, links_of(ranks).ranks_per_node);
+  const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room, layout);
   print_sizes(config, hardware, plan.estimate);
   const CheckpointSpace space = checkpoint_space(config);
   const std::optional<std::string> lacking =
-      shortage(config, memory_traits(hardware.name), room, ranks.count);
+      shortage(config, memory_traits(hardware.name), room, layout);
   print_room(room, plan.fits(), hardware, space);
   if (lacking) warnings.push_back(*lacking);
   for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));

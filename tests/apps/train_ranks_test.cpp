@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 // A vocabulary, rows and widths that neither two nor four ranks divide evenly.
 constexpr const char* kLlama =
-    "model: {pattern: \"*-\", hidden: 48, heads: 3, kv_heads: 1, head_dim: 16, ffn: 80, vocab: 67, tied: "
+    "model: {pattern: \"*-*-\", hidden: 48, heads: 3, kv_heads: 1, head_dim: 16, ffn: 80, vocab: 67, tied: "
     "true}\n";
 constexpr const char* kHybrid =
     "model: {pattern: \"M-*\", hidden: 48, heads: 3, kv_heads: 1, head_dim: 16, ffn: 80, vocab: 67, tied: "
@@ -80,6 +80,7 @@ void RanksOf::leave_the_same_files(const std::string& zero) {
 TEST_P(RanksOf, LeaveTheSameFiles) { leave_the_same_files("0"); }
 TEST_P(RanksOf, LeaveTheSameFilesWhereTheyShareWeights) { leave_the_same_files("1"); }
 TEST_P(RanksOf, LeaveTheSameFilesWhereTheyShareGradients) { leave_the_same_files("2"); }
+TEST_P(RanksOf, LeaveTheSameFilesWhereTheyShareEverything) { leave_the_same_files("3"); }
 
 INSTANTIATE_TEST_SUITE_P(
     All, RanksOf,

@@ -8,6 +8,7 @@
 #include "tetrad/backend/cpu/memory.h"
 #include "tetrad/backend/cuda/common/memory.h"
 #include "tetrad/model/decoder.h"
+#include "tetrad/model/flops.h"
 #include "tetrad/model/presets.h"
 
 namespace tetrad {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tetrad/backend/memory.h"
+#include "tetrad/model/flops.h"
 #include "tetrad/model/presets.h"
 #include "tetrad/ops/adamw.h"
 #include "tetrad/train/trainer.h"

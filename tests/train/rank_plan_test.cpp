@@ -37,7 +37,7 @@ TEST(RankPlan, GradientsTravelTwice) {
     const std::int64_t gradients = 4 * parameter_count(config.model);
     for (const int ranks : {2, 8, 64, 1024}) {
       SCOPED_TRACE(ranks);
-      const RankPlan plan = plan_ranks(config, ranks, ranks);
+      const RankPlan plan = plan_ranks(config, ranks);
       const std::int64_t own = gradients - bytes_of(plan, Collective::exchange);
       EXPECT_EQ(bytes_of(plan, Collective::gather), own * (ranks - 1));
       // As even as single elements of each tensor can be dealt.
@@ -49,9 +49,9 @@ TEST(RankPlan, GradientsTravelTwice) {
 }
 
 TEST(RankPlan, OneRankSendsNothing) {
-  const RankPlan plan = plan_ranks(config_of("llama3-8b", 8), 1, 8);
+  const RankPlan plan = plan_ranks(config_of("llama3-8b", 8), 1);
   for (const Traffic& traffic : plan.per_step) EXPECT_EQ(traffic.bytes, 0) << name_of(traffic.collective);
-  EXPECT_EQ(plan.buffers, 0);
+  EXPECT_EQ(exchange_memory(config_of("llama3-8b", 8), 1), 0);
 }
 
 TEST(RankPlan, EachRankHasItsPartOfAStep) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A device that is not there: it gives out addresses, counts their bytes, and computes nothing. So that the
-// code that moves a model's tensors can be run for a plan, with a model of any size.
+// code that moves a model's tensors can be run for a plan, with a model of any size. Who asks for values gets
+// zeros.
 
 #include <memory>
 
@@ -13,8 +14,8 @@ class PlannedBackend final : public Backend {
  public:
   PlannedBackend();
 
-  /// All that was ever allocated.
   std::int64_t peak_memory() const override;
+  std::int64_t memory_in_use() const;
   /// Nobody may look at it: not even the program can read what has only an address.
   Buffer allocate(std::size_t bytes) override;
 
@@ -25,15 +26,13 @@ class PlannedBackend final : public Backend {
   void set_to_zero(std::span<std::byte>) override {}
   void copy(std::span<const std::byte>, std::span<std::byte>) override {}
   void upload(std::span<const std::byte>, std::span<std::byte>) override {}
-  /// Throws Error: there are no values.
   std::span<const std::byte> readable(std::span<const std::byte> memory, Buffer& copy) override;
   std::unique_ptr<MemoryReader> make_reader() override;
   void synchronize() override {}
 
-  QuantStats quantize(const MatrixView&, const QuantSpec&, const QuantizeOptions&,
-                      QuantizedTensor&) override {
-    return {};
-  }
+  /// Codes have addresses, too.
+  QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
+                      QuantizedTensor& quantized) override;
   void dequantize(const QuantizedTensor&, const MutableMatrixView&) override {}
   void gemm(const GemmOperand&, const GemmOperand&, const MutableMatrixView&, Accumulate) override {}
   void embedding(const EmbeddingForward&) override {}

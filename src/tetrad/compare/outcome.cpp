@@ -10,7 +10,7 @@
 #include "tetrad/compare/judgement.h"
 #include "tetrad/compare/runner.h"
 #include "tetrad/core/error.h"
-#include "tetrad/model/estimate.h"
+#include "tetrad/model/flops.h"
 #include "tetrad/plot/figure.h"
 
 namespace tetrad {

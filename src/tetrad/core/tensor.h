@@ -16,6 +16,15 @@ class Tensor {
   Tensor(Buffer buffer, DType dtype, std::int64_t rows, std::int64_t cols)
       : buffer_(std::move(buffer)), dtype_(dtype), rows_(rows), cols_(cols) {}
 
+  /// Whether such a matrix fits into the memory that is there; if so, it is that from now on.
+  bool refit(DType dtype, std::int64_t rows, std::int64_t cols) {
+    if (!buffer_.refit(static_cast<std::size_t>(rows * cols * bits_of(dtype) / 8))) return false;
+    dtype_ = dtype;
+    rows_ = rows;
+    cols_ = cols;
+    return true;
+  }
+
   DType dtype() const { return dtype_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }

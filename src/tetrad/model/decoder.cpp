@@ -2,7 +2,6 @@
 #include "tetrad/model/decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -46,29 +45,14 @@ std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec&
   parameter->band = {0, rows};
   if (spec.may_be_shared()) {
     parameter->pieces = pieces_of_rows(rows, turn);
-    parameter->shards = shards;
+    parameter->is_linear = spec.is_linear;
+    if (shards != nullptr) shards->share(*parameter);
   }
-  if (parameter->shards != nullptr) parameter->band = shards->own_band(parameter->pieces);
   parameter->value = backend.make_tensor(DType::f32, parameter->band.count, cols);
   parameter->gradient = Tensor(Buffer(), DType::f32, rows, cols);  // memory follows
   parameter->decay = spec.decays;
-  parameter->is_linear = spec.is_linear;
   parameter->initial = spec.initial;
   return parameter;
-}
-
-/// In the order in which a backward pass completes them.
-std::vector<GradientUnit> units_of(const ModelConfig& config) {
-  const auto blocks = static_cast<std::size_t>(config.blocks());
-  std::vector<GradientUnit> units(blocks + 2);
-  std::size_t index = 0;
-  for (const ParameterSpec& spec : model_parameters(config)) {
-    const std::size_t unit = spec.block >= 0 ? blocks - static_cast<std::size_t>(spec.block)
-                             : spec.name == "embedding.weight" ? blocks + 1
-                                                               : 0;
-    units[unit].push_back(index++);
-  }
-  return units;
 }
 
 }  // namespace
@@ -115,10 +99,8 @@ std::vector<Linear*> Decoder::linears() {
   return all;
 }
 
-/// Where ranks share gradients, units take turns in two memories: what is complete can be sent from the one
-/// while the next is computed in the other.
 void Decoder::make_gradients() {
-  gradient_units_ = units_of(config_);
+  gradient_units_ = units_of_backward_pass(config_);
   const WeightShards* const shards = this->shards();
   if (shards == nullptr || !shards->share_gradients()) {
     for (const auto& parameter : parameters_)
@@ -126,26 +108,13 @@ void Decoder::make_gradients() {
           backend_.make_tensor(DType::f32, parameter->gradient.rows(), parameter->gradient.cols());
     return clear_gradients();
   }
-  constexpr std::size_t kTurns = 2;
-  constexpr std::size_t kAlignment = 256;  // as products like their operands
-  const auto bytes_of = [&](std::size_t parameter) {
-    const auto size = static_cast<std::size_t>(parameters_[parameter]->gradient.size()) * sizeof(float);
-    return (size + kAlignment - 1) / kAlignment * kAlignment;
-  };
-  // The head that is the embedding has a gradient from the beginning of the backward pass to its end.
-  const auto memory_of = [&](std::size_t unit) {
-    return config_.tied && unit + 1 == gradient_units_.size() ? kTurns : unit % kTurns;
-  };
-  std::array<std::size_t, kTurns + 1> sizes = {};
+  std::vector<std::int64_t> elements;
+  for (const auto& parameter : parameters_) elements.push_back(parameter->gradient.size());
+  const GradientTurns turns = gradient_turns(config_, gradient_units_, elements);
+  for (const std::size_t bytes : turns.bytes)
+    gradient_memory_.push_back(bytes > 0 ? backend_.allocate(bytes) : Buffer());
   for (std::size_t unit = 0; unit < gradient_units_.size(); ++unit) {
-    std::size_t size = 0;
-    for (const std::size_t parameter : gradient_units_[unit]) size += bytes_of(parameter);
-    sizes[memory_of(unit)] = std::max(sizes[memory_of(unit)], size);
-  }
-  for (const std::size_t size : sizes)
-    gradient_memory_.push_back(size > 0 ? backend_.allocate(size) : Buffer());
-  for (std::size_t unit = 0; unit < gradient_units_.size(); ++unit) {
-    std::span<std::byte> free = gradient_memory_[memory_of(unit)].span<std::byte>();
+    std::span<std::byte> free = gradient_memory_[turns.memory_of[unit]].span<std::byte>();
     for (const std::size_t index : gradient_units_[unit]) {
       Parameter& parameter = *parameters_[index];
       const std::int64_t rows = parameter.gradient.rows();
@@ -153,7 +122,7 @@ void Decoder::make_gradients() {
       const auto size = static_cast<std::size_t>(rows * cols) * sizeof(float);
       parameter.gradient = Tensor(Buffer::borrow(free.first(size)), DType::f32, rows, cols);
       parameter.gradient_sum = backend_.make_tensor(DType::f32, parameter.band.count, cols);
-      free = free.subspan(bytes_of(index));
+      free = free.subspan(gradient_bytes(elements[index]));
     }
   }
 }
@@ -218,12 +187,18 @@ void Decoder::upload(std::span<const std::int32_t> tokens, std::span<const std::
   backend_.upload(std::as_bytes(document_starts), document_starts_.bytes());
 }
 
+void Decoder::fetch_weights(const Pass& pass, std::size_t block, bool backward) {
+  if (shards() == nullptr || !shards()->share_forms() || block >= blocks_.size()) return;
+  for (Linear* linear : blocks_[block]->linears()) linear->fetch(pass, backward);
+}
+
 MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
   pass.document_starts = has_documents_ ? document_starts_.i32() : nullptr;
   MutableMatrixView x = residual_.begin(0, count);
   backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_table(), config_.vocab, x});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const TraceRange range(pass.trace, "forward of block", static_cast<std::int64_t>(i));
+    fetch_weights(pass, i + 1, false);
     if (pass.training) residual_.save(i);
     const MutableMatrixView y = residual_.begin(i + 1, count);
     blocks_[i]->forward(pass, as_const(x), y);
@@ -275,6 +250,7 @@ void Decoder::differentiate(Pass& pass, float gradient_scale) {
     const TraceRange range(pass.trace, "backward of block", static_cast<std::int64_t>(i));
     const std::size_t unit = blocks_.size() - i;
     begin_unit(unit);
+    fetch_weights(pass, i - 1, true);
     blocks_[i]->backward(pass, residual_.restore(i), gradient);
     residual_.release(i);
     end_unit(unit);

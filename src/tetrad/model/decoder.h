@@ -114,6 +114,8 @@ class Decoder {
   /// Runs the first `count` tokens that were uploaded. Returns what the head reads, which is valid until a
   /// block runs.
   MatrixView forward(Pass& pass, std::int64_t count);
+  /// Begins to gather what products of this block, if there is one, will read.
+  void fetch_weights(const Pass& pass, std::size_t block, bool backward);
   void check_count(std::size_t count) const;
   /// `hidden`: the last hidden states of the wanted tokens.
   void hand_over_logits(const MatrixView& hidden, const LogitsSink& sink);

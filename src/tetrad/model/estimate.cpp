@@ -6,11 +6,14 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "tetrad/core/checked.h"
+#include "tetrad/model/gradient_units.h"
 #include "tetrad/model/residual_stream.h"
 #include "tetrad/model/scratch.h"
+#include "tetrad/model/weight_shards.h"
 #include "tetrad/ops/adamw.h"
 #include "tetrad/parallel/sharding.h"
 
@@ -186,46 +189,21 @@ class ActivationMemory {
   std::unique_ptr<OperationMemory> operations_;
 };
 
-/// Of a block's forward pass, for one token.
-struct BlockFlops {
-  double first = 0;        //!< its linear layers
-  double second = 0;       //!< … of which this is never needed again
-  double convolution = 0;  //!< Mamba-2's
-  double mixing = 0;       //!< of tokens: attention, or the scan
-
-  double forward() const { return first + second + convolution + mixing; }
-  double again(Keep keep) const {
-    if (keep == Keep::all) return 0;
-    return convolution + (keep == Keep::nothing ? first + mixing : 0);
-  }
-};
-
-BlockFlops block_flops(const ModelConfig& c, char letter, std::int64_t sequence) {
-  const std::vector<LinearShape> linears = linear_shapes(c, letter);
-  BlockFlops flops;
-  flops.first = 2 * as_double(linears[0].out) * as_double(linears[0].in);
-  flops.second = 2 * as_double(linears[1].out) * as_double(linears[1].in);
-  if (letter == '*')  // scores and values, each with half of the sequence on average
-    flops.mixing = 2 * 2 * as_double(c.heads * c.head_dim) * as_double(sequence + 1) / 2;
-  if (letter == 'M') {
-    flops.convolution = 2 * as_double(c.mamba.conv_channels() * c.mamba.conv);
-    // State update and output, as a recurrence would compute them.
-    flops.mixing = 6 * as_double(c.mamba.inner() * c.mamba.state);
-  }
-  return flops;
+/// Bytes of a form of a weight that products read: fprop_w, or dgrad_w.
+double weight_form_bytes(const LinearShape& linear, const LinearPrecision& precision, Operand operand,
+                         const MemoryCase& c, const MemoryTraits& traits) {
+  const bool transposes = operand == Operand::dgrad_w;
+  if (transposes && precision.weight_form_shared()) return 0;
+  const std::int64_t rows = transposes ? linear.in : linear.out;
+  const std::int64_t cols = transposes ? linear.out : linear.in;
+  if (precision[operand])
+    return as_double(quantized_bytes(traits, *precision[operand], weight_form(c), rows, cols));
+  // Alone a rank reads f32 from the masters; what others have must be brought together.
+  if (c.storage == DType::f32 && c.shards() == 1) return 0;
+  return bits_of(c.storage) / 8.0 * as_double(rows) * as_double(cols);
 }
 
-/// Bytes of the forms of a weight that products read.
-double weight_forms(const LinearShape& linear, const LinearPrecision& precision, const MemoryCase& c,
-                    const MemoryTraits& traits) {
-  const auto form = [&](Operand operand, std::int64_t rows, std::int64_t cols) {
-    if (precision[operand])
-      return as_double(quantized_bytes(traits, *precision[operand], weight_form(c), rows, cols));
-    return c.storage == DType::f32 ? 0.0 : bits_of(c.storage) / 8.0 * as_double(rows) * as_double(cols);
-  };
-  return form(Operand::fprop_w, linear.out, linear.in) +
-         (precision.weight_form_shared() ? 0 : form(Operand::dgrad_w, linear.in, linear.out));
-}
+constexpr std::array kWeightForms = {Operand::fprop_w, Operand::dgrad_w};
 
 /// Of each parameter.
 std::vector<std::int64_t> moment_sizes(const std::vector<ParameterSize>& parameters, DType moments) {
@@ -235,7 +213,12 @@ std::vector<std::int64_t> moment_sizes(const std::vector<ParameterSize>& paramet
   return sizes;
 }
 
-/// What the one of so many ranks has that has most.
+/// The part of a matrix that the one of so many ranks has that has most.
+double largest_share(int shards) {
+  return as_double(ceil_div(std::int64_t{kPieces}, shards)) / kPieces;
+}
+
+/// What that one has.
 std::vector<ParameterSize> own_part(std::vector<ParameterSize> parameters, int shards) {
   for (ParameterSize& parameter : parameters)
     if (parameter.may_be_shared)
@@ -292,22 +275,89 @@ MemoryEstimator::Phase MemoryEstimator::make_phase(const Recipe& recipe, double 
   return phase;
 }
 
+double MemoryEstimator::gradients(const std::vector<ParameterSize>& own, const MemoryCase& c) const {
+  const auto bytes_of = [](const std::vector<ParameterSize>& parameters) {
+    double bytes = 0;
+    for (const ParameterSize& parameter : parameters) bytes += 4 * as_double(parameter.elements);
+    return bytes;
+  };
+  double whole = bytes_of(parameters_);
+  double added_up = whole / c.ranks;  // by this rank
+  if (c.shards() > 1) {
+    added_up = 0;
+    for (const ParameterSize& parameter : own)
+      added_up += 4 * as_double(parameter.elements) / (parameter.may_be_shared ? 1 : c.ranks);
+  }
+  const double waiting = c.waiting_gradients * (c.groups_travel_alone ? added_up : whole);
+  if (!c.shares(kSharesGradients)) return whole + waiting;
+  std::vector<std::int64_t> elements;
+  for (const ParameterSize& parameter : parameters_) elements.push_back(parameter.elements);
+  whole = 0;
+  for (const std::size_t bytes : gradient_turns(config_, units_of_backward_pass(config_), elements).bytes)
+    whole += static_cast<double>(bytes);
+  return whole + bytes_of(own) + waiting;
+}
+
+double MemoryEstimator::all_forms(const Phase& phase, const MemoryCase& c) const {
+  double bytes = 0;
+  for (const BlockKind& kind : phase.kinds)
+    for (std::size_t i = 0; i < kind.linears.size(); ++i)
+      for (const Operand operand : kWeightForms)
+        bytes += as_double(kind.count) *
+                 weight_form_bytes(kind.linears[i], *kind.precisions[i], operand, c, traits_);
+  return bytes;
+}
+
+/// Memory for the largest that take turns in it, and what is kept of codes: those of the own bands.
+double MemoryEstimator::passing_forms(const Phase& phase, const MemoryCase& c) const {
+  std::map<std::tuple<std::size_t, std::size_t, Operand>, double> largest;  // by turn and place
+  double kept = 0;
+  for (std::size_t block = 0; block < phase.kind_of_block.size(); ++block) {
+    const BlockKind& kind = phase.kinds[phase.kind_of_block[block]];
+    for (std::size_t place = 0; place < kind.linears.size(); ++place)
+      for (const Operand operand : kWeightForms) {
+        const LinearPrecision& precision = *kind.precisions[place];
+        const double bytes = weight_form_bytes(kind.linears[place], precision, operand, c, traits_);
+        double& most = largest[{block % kFormTurns, place, operand}];
+        most = std::max(most, bytes);
+        const bool is_requantized = operand == Operand::dgrad_w && precision.dgrad_requantizes();
+        if (precision[operand] && bands_have_codes_of_whole(*precision[operand]) && !is_requantized)
+          kept += bytes * largest_share(c.shards());
+      }
+  }
+  for (const auto& [turn, bytes] : largest) kept += bytes;
+  return kept;
+}
+
+/// The largest matrix that travels in f32, because something is made of it that bands do not say.
+double MemoryEstimator::gathered_masters(const Phase& phase, const MemoryCase& c) const {
+  double largest = 0;
+  for (const BlockKind& kind : phase.kinds)
+    for (std::size_t i = 0; i < kind.linears.size(); ++i) {
+      const LinearPrecision& precision = *kind.precisions[i];
+      const bool travels = std::ranges::any_of(kWeightForms, [&](Operand operand) {
+        return precision[operand] && (c.telemetry || !bands_have_codes_of_whole(*precision[operand]));
+      });
+      if (travels || precision.centres())
+        largest = std::max(largest, 4 * as_double(kind.linears[i].out) * as_double(kind.linears[i].in));
+    }
+  return largest;
+}
+
 MemoryEstimate MemoryEstimator::estimate_in(const Phase& phase, const MemoryCase& c) const {
   MemoryEstimate estimate;
-  const std::vector<ParameterSize> own = own_part(parameters_, c.shards);
+  const std::vector<ParameterSize> own = own_part(parameters_, c.shards());
   for (const ParameterSize& parameter : own) estimate.weights += 4 * as_double(parameter.elements);
-  for (const ParameterSize& parameter : parameters_)
-    estimate.gradients += 4 * as_double(parameter.elements) * (1 + c.waiting_gradients);
-  estimate.moments_on_host = as_double(host_moments(c.moments, c.host_moments, c.shards));
+  estimate.gradients = gradients(own, c);
+  estimate.exchange = as_double(c.exchange);
+  estimate.moments_on_host = as_double(host_moments(c.moments, c.host_moments, c.shards()));
   estimate.optimizer = as_double(moment_bytes(own, c.moments)) - estimate.moments_on_host;
   if (c.storage != DType::f32)
     estimate.operands = bits_of(c.storage) / 8.0 * as_double(config_.vocab) * as_double(config_.hidden);
-  if (c.shards > 1)  // the embedding as everybody reads it
+  if (c.shards() > 1)  // the embedding as everybody reads it
     estimate.operands += 4 * as_double(config_.vocab) * as_double(config_.hidden);
-  for (const BlockKind& kind : phase.kinds)
-    for (std::size_t i = 0; i < kind.linears.size(); ++i)
-      estimate.operands +=
-          as_double(kind.count) * weight_forms(kind.linears[i], *kind.precisions[i], c, traits_);
+  estimate.operands += c.shares(kSharesForms) ? passing_forms(phase, c) : all_forms(phase, c);
+  if (c.shards() > 1) estimate.operands += gathered_masters(phase, c);
   const std::int64_t moved =
       config_.blocks() + 1 - ResidualStream::buffers(config_.blocks(), c.levers.residual_on_host);
   estimate.residual_on_host =
@@ -350,22 +400,6 @@ std::int64_t MemoryEstimator::host_moments(DType moments, std::int64_t bytes, in
 MemoryEstimate estimate_memory(const ModelConfig& config, const Recipe& recipe, const MemoryCase& c,
                                const MemoryTraits& traits) {
   return MemoryEstimator(config, recipe, traits).estimate(c);
-}
-
-double training_flops_per_token(const ModelConfig& c, std::int64_t sequence) {
-  double forward = 2 * as_double(c.vocab) * as_double(c.hidden);
-  for (const char letter : c.pattern) forward += block_flops(c, letter, sequence).forward();
-  return 3 * forward;  // the backward pass has two products for each of the forward pass
-}
-
-double recomputed_flops_per_token(const ModelConfig& c, std::int64_t sequence,
-                                  const RecomputePlan& recompute) {
-  double sum = 0;
-  for (std::int64_t index = 0; index < c.blocks(); ++index) {
-    const char letter = c.pattern[static_cast<std::size_t>(index)];
-    sum += block_flops(c, letter, sequence).again(recompute.of(index, letter));
-  }
-  return sum;
 }
 
 }  // namespace tetrad

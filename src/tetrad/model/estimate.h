@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a run will cost, before anything is allocated.
+// How much memory a run will take, before anything is allocated.
 
 #include <array>
 #include <cstdint>
@@ -11,17 +11,11 @@
 #include "tetrad/model/memory_levers.h"
 #include "tetrad/model/parameter_table.h"
 #include "tetrad/model/recompute.h"
+#include "tetrad/model/zero.h"
 #include "tetrad/ops/memory.h"
 #include "tetrad/recipe/recipe.h"
 
 namespace tetrad {
-
-/// Floating-point operations for one token, forward and backward (a multiplication and an addition are two).
-double training_flops_per_token(const ModelConfig& config, std::int64_t sequence);
-
-/// How many of them are computed a second time. What only passes over memory is in neither.
-double recomputed_flops_per_token(const ModelConfig& config, std::int64_t sequence,
-                                  const RecomputePlan& recompute);
 
 struct MemoryEstimate {
   double weights = 0;                      //!< f32 masters
@@ -30,11 +24,14 @@ struct MemoryEstimate {
   double operands = 0;                     //!< weights in the forms that products read
   double activations = 0;                  //!< kept from forward to backward, and what passes through
   double scratch = 0;                      //!< what operations hold for themselves
+  double exchange = 0;                     //!< gradients of other ranks, until they are added up
   double moments_on_host = 0;              //!< not on the device, like the next: no part of total()
   double residual_on_host = 0;             //!< inputs of blocks
   std::vector<double> kept_by_block = {};  //!< of the activations, by the index of the block
 
-  double total() const { return weights + gradients + optimizer + operands + activations + scratch; }
+  double total() const {
+    return weights + gradients + optimizer + operands + activations + scratch + exchange;
+  }
   double host() const { return moments_on_host + residual_on_host; }
 };
 
@@ -44,13 +41,19 @@ struct MemoryCase {
   std::int64_t sequence;
   DType storage = DType::bf16;
   int waiting_gradients = 0;  //!< copies of the gradients besides those that microbatches add to
-  int shards = 1;             //!< ranks that share weights and moments: this is one of those
-  std::int64_t zero = 0;      //!< what else they share (parallel.zero)
+  int ranks = 1;              //!< this is one of those
+  std::int64_t zero = 0;      //!< what they share (parallel.zero)
+  bool groups_travel_alone = false;  //!< then only what a rank adds up waits
+  std::int64_t exchange = 0;         //!< bytes
   MemoryLevers levers = {};
   bool telemetry = false;
   bool document_mask = false;
   DType moments = DType::f32;     //!< those that moment_type() leaves so
   std::int64_t host_moments = 0;  //!< bytes
+
+  bool shares(std::int64_t from_zero) const { return ranks > 1 && zero >= from_zero; }
+  /// Ranks that share weights and moments.
+  int shards() const { return shares(kSharesWeights) ? ranks : 1; }
 };
 
 struct ParameterSize {
@@ -92,6 +95,11 @@ class MemoryEstimator {
 
   Phase make_phase(const Recipe& recipe, double progress) const;
   MemoryEstimate estimate_in(const Phase& phase, const MemoryCase& c) const;
+  double gradients(const std::vector<ParameterSize>& own, const MemoryCase& c) const;
+  // Weights in the forms that products read: if each has its own memory, or if they take turns.
+  double all_forms(const Phase& phase, const MemoryCase& c) const;
+  double passing_forms(const Phase& phase, const MemoryCase& c) const;
+  double gathered_masters(const Phase& phase, const MemoryCase& c) const;
 
   const ModelConfig& config_;
   const MemoryTraits& traits_;

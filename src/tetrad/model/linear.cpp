@@ -52,28 +52,74 @@ MatrixView Linear::weight_values() {
   return weight_.shards != nullptr ? weight_.shards->masters(weight_) : weight_.value.const_view();
 }
 
-GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached,
-                                   bool statistics_wanted) {
-  const MatrixView weight = weight_.value.const_view();
-  const std::optional<QuantSpec> spec = call.spec(operand);
-  const std::uint64_t seed = call.key.seed_of(operand);
-  const bool fresh = cached.version == weight_.version && cached.spec == spec &&
-                     (!weight_depends_on_step(call.precision, operand) ||
-                      (cached.step == call.key.step && cached.seed == seed));
-  if (fresh) return tetrad::weight_operand(operand, weight, cached.form);
+bool Linear::is_current(const LinearCall& call, Operand operand, const CachedWeight& cached) const {
+  return cached.version == weight_.version && cached.spec == call.spec(operand) &&
+         (!weight_depends_on_step(call.precision, operand) ||
+          (cached.step == call.key.step && cached.seed == call.key.seed_of(operand)));
+}
+
+PassingForm* Linear::passing_form(Operand operand) const {
+  WeightShards* const shards = weight_.shards;
+  if (shards == nullptr || !shards->share_forms()) return nullptr;
+  return &shards->passing_form(block_, static_cast<std::size_t>(place_), operand);
+}
+
+WeightForm& Linear::start_form(const LinearCall& call, Operand operand, CachedWeight& cached,
+                               bool statistics_wanted) {
+  const bool current = is_current(call, operand, cached);
+  PassingForm* const passing = passing_form(operand);
+  WeightForm& form = passing != nullptr ? passing->form : cached.form;
+  if (current && (passing == nullptr || passing->owner == &cached)) return form;
+  if (!current && passing != nullptr) cached.form.codes.rows = 0;  // the band's, of another weight
   cached.version = weight_.version;
   cached.step = call.key.step;
-  cached.seed = seed;
-  cached.spec = spec;
+  cached.seed = call.key.seed_of(operand);
+  cached.spec = call.spec(operand);
+  if (passing != nullptr) passing->owner = &cached;
+  LinearCall again = call;
+  if (current) again.stats = nullptr;  // it has been noted when it was made
   if (operand == Operand::dgrad_w && call.precision.dgrad_requantizes()) {
     weight_operand(call, Operand::fprop_w, fprop_weight_, statistics_wanted);
-    const MatrixView values = linear_weight_values(call, fprop_weight_.form, storage_, scratch_.operands());
-    return linear_weight(call, operand, values, storage_, cached.form, weight_form_);
+    const PassingForm* const fprop = passing_form(Operand::fprop_w);
+    const MatrixView values = linear_weight_values(
+        again, fprop != nullptr ? fprop->form : fprop_weight_.form, storage_, scratch_.operands());
+    linear_weight(again, operand, values, storage_, form, weight_form_);
+    return form;
   }
-  if (weight_.shards == nullptr)
-    return linear_weight(call, operand, weight, storage_, cached.form, weight_form_);
-  weight_.shards->make_form(call, operand, weight_, storage_, statistics_wanted, cached.form);
-  return tetrad::weight_operand(operand, weight, cached.form);
+  if (weight_.shards == nullptr) {
+    linear_weight(call, operand, weight_.value.const_view(), storage_, form, weight_form_);
+    return form;
+  }
+  const WeightShards::FormCall op{again,    operand,
+                                  weight_,  storage_,
+                                  statistics_wanted && !current, passing != nullptr ? &cached.form : nullptr};
+  if (passing != nullptr)
+    passing->gathering = weight_.shards->start_form(op, form);
+  else
+    weight_.shards->make_form(op, form);
+  return form;
+}
+
+GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached,
+                                   bool statistics_wanted) {
+  const WeightForm& form = start_form(call, operand, cached, statistics_wanted);
+  if (const PassingForm* const passing = passing_form(operand)) weight_.shards->wait(passing->gathering);
+  return tetrad::weight_operand(operand, weight_.value.const_view(), form);
+}
+
+void Linear::fetch(const Pass& pass, bool backward) {
+  const LinearPrecision& precision = this->precision(pass);
+  const LinearCall call{backend_, precision, {pass.seed, pass.step, pass.microbatch, id_, pass.draw}};
+  const auto start = [&](Operand operand, CachedWeight& cached) {
+    // What is noted of a form that is made is noted in the order of layers: then it is not made before.
+    if (is_current(call, operand, cached) || !pass.telemetry_in_step)
+      start_form(call, operand, cached, false);
+  };
+  const bool computes_again = place_ == Place::first && keep_ == Keep::nothing;
+  if (!backward || computes_again || precision.weight_form_shared())
+    start(Operand::fprop_w, fprop_weight_);
+  if (backward && !precision.weight_form_shared() && !precision.dgrad_requantizes())
+    start(Operand::dgrad_w, dgrad_weight_);
 }
 
 /// W^T [in, out].

@@ -15,6 +15,8 @@
 
 namespace tetrad {
 
+struct PassingForm;
+
 class Linear {
  public:
   /// `id` is distinct for each linear layer of a model: random bits depend on it. `weight_form` is how a
@@ -43,6 +45,10 @@ class Linear {
   void backward(Pass& pass, const MatrixView& dy, const MutableMatrixView* dx,
                 const AmaxReport* amax = nullptr);
 
+  /// Where ranks share forms of the weight: begins to gather those that forward() will read, or backward(),
+  /// with what may have to be computed again before it.
+  void fetch(const Pass& pass, bool backward);
+
   /// What the recipe says for this layer now.
   const LinearPrecision& precision(const Pass& pass) const {
     return pass.recipe->at(layer_id(), pass.progress);
@@ -56,7 +62,7 @@ class Linear {
   std::size_t saved_bytes() const;
 
  private:
-  /// A form of the weight that is made once per optimizer step.
+  /// A form of the weight that is made once per optimizer step. Where ranks share forms, the own band of it.
   struct CachedWeight {
     std::uint64_t version = 0;  //!< the parameter's; 0 = never made
     std::uint32_t step = 0;     //!< for forms that depend on it, with the seed
@@ -71,6 +77,12 @@ class Linear {
   /// `statistics_wanted`: by some rank, if several share the weight.
   GemmOperand weight_operand(const LinearCall& call, Operand operand, CachedWeight& cached,
                              bool statistics_wanted);
+  /// The form for weight_operand(), which may be on its way.
+  WeightForm& start_form(const LinearCall& call, Operand operand, CachedWeight& cached,
+                         bool statistics_wanted);
+  bool is_current(const LinearCall& call, Operand operand, const CachedWeight& cached) const;
+  /// Where ranks share forms; else null.
+  PassingForm* passing_form(Operand operand) const;
   GemmOperand dgrad_weight(const LinearCall& call, bool statistics_wanted);
   /// Passes on what quantizers reported, in this order.
   void take_note(Pass& pass, const LinearStats& stats, std::initializer_list<Operand> order) const;

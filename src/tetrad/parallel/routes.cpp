@@ -31,7 +31,7 @@ int ranks_per_node(std::span<const std::string> hosts, std::int64_t asked) {
   return count;
 }
 
-Routes::Routes(Communicator& ranks, int ranks_per_node) : ranks_(ranks) {
+Routes::Routes(Communicator& ranks, int ranks_per_node) : ranks_(ranks), ranks_per_node_(ranks_per_node) {
   const int all = ranks.size();
   if (all == 1) return;
   const int on_node = ranks_per_node;

@@ -37,6 +37,7 @@ class Routes {
   Routes(Communicator& ranks, int ranks_per_node);
 
   Communicator& ranks() const { return ranks_; }
+  int ranks_per_node() const { return ranks_per_node_; }
   /// In the order in which parts go to those who add them up.
   std::span<const Leg> legs() const { return legs_; }
 
@@ -54,6 +55,7 @@ class Routes {
   static std::uint64_t start_leg(const Leg& leg, const std::vector<PartsOfRanks>& tensors);
 
   Communicator& ranks_;
+  int ranks_per_node_;
   std::vector<std::unique_ptr<Communicator>> some_ranks_;
   std::vector<Leg> legs_;
   std::deque<Gathering> under_way_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tetrad/backend/memory.h"
+#include "tetrad/model/flops.h"
 #include "tetrad/model/parameter_table.h"
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/train/trainer.h"
@@ -71,11 +72,11 @@ struct Step {
 
 class Planner {
  public:
-  Planner(const Config& config, const MemoryTraits& traits, const Room& room, int ranks)
+  Planner(const Config& config, const MemoryTraits& traits, const Room& room, const RankLayout& ranks)
       : config_(config),
         traits_(traits),
         room_(room),
-        ranks_(ranks),
+        ranks_(ranks.count),
         case_(memory_case(config, ranks)),
         recipe_(config.precision, config.model.blocks()),
         estimator_(config.model, recipe_, traits) {}
@@ -105,7 +106,7 @@ class Planner {
   Draft as_told() const {
     const auto& [moments, weights, residual] = config_.train.memory;
     Draft draft;
-    draft.levers.weights_as_codes = weights == "codes" || case_.shards > 1;  // they travel as codes
+    draft.levers.weights_as_codes = weights == "codes" || case_.shards() > 1;  // they travel as codes
     draft.levers.residual_on_host = residual == "host";
     if (moments == "host") draft.moments = Moments::on_host;
     if (config_.train.recompute == "auto")
@@ -176,9 +177,9 @@ class Planner {
     c.levers = draft.levers;
     if (!draft.blocks.empty()) c.levers.recompute = RecomputePlan(draft.blocks);
     const std::int64_t all =
-        estimator_.host_moments(c.moments, std::numeric_limits<std::int64_t>::max(), c.shards);
+        estimator_.host_moments(c.moments, std::numeric_limits<std::int64_t>::max(), c.shards());
     const auto moving = [&](std::int64_t bytes) {
-      c.host_moments = estimator_.host_moments(c.moments, bytes, c.shards);
+      c.host_moments = estimator_.host_moments(c.moments, bytes, c.shards());
       MemoryPlan plan{c.levers, c.host_moments, estimator_.estimate(c)};
       plan.fits_device = !room_.device || plan.estimate.total() <= static_cast<double>(*room_.device);
       plan.fits_host = !room_.host || plan.estimate.host() <= static_cast<double>(*room_.host);
@@ -220,16 +221,16 @@ Room room_for(const RunConfig& config, const Backend* backend) {
   return room;
 }
 
-MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room, int ranks) {
+MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room, const RankLayout& ranks) {
   return Planner(config, traits, room, ranks).plan();
 }
 
-MemoryPlan plan_memory(const Config& config, const Backend& backend, int ranks) {
+MemoryPlan plan_memory(const Config& config, const Backend& backend, const RankLayout& ranks) {
   return plan_memory(config, memory_traits(backend.name()), room_for(config.run, &backend), ranks);
 }
 
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room,
-                                    int ranks) {
+                                    const RankLayout& ranks) {
   const MemoryPlan plan = plan_memory(config, traits, room, ranks);
   if (plan.fits()) return std::nullopt;
   std::string text = fmt::format("this run needs about {:.1f} GB of memory", in_gb(plan.estimate.total()));
@@ -252,7 +253,7 @@ std::optional<std::string> shortage(const Config& config, const MemoryTraits& tr
                     in_gb(nearest.estimate.total()), describe(nearest, config.model));
 }
 
-std::optional<std::string> shortage(const Config& config, const Backend& backend, int ranks) {
+std::optional<std::string> shortage(const Config& config, const Backend& backend, const RankLayout& ranks) {
   return shortage(config, memory_traits(backend.name()), room_for(config.run, &backend), ranks);
 }
 

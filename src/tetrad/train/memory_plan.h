@@ -11,6 +11,7 @@
 #include "tetrad/model/estimate.h"
 #include "tetrad/ops/backend.h"
 #include "tetrad/train/config.h"
+#include "tetrad/train/rank_plan.h"
 
 namespace tetrad {
 
@@ -42,14 +43,15 @@ struct MemoryPlan {
 
 /// The cheapest plan that the configuration allows and that fits: steps in the order of their cost for each
 /// GB, as few as it takes. Where none fits, the one that needs least.
-MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room, int ranks = 1);
+MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room,
+                       const RankLayout& ranks = {});
 /// For one of the ranks of a run on this backend, in what is free there.
-MemoryPlan plan_memory(const Config& config, const Backend& backend, int ranks = 1);
+MemoryPlan plan_memory(const Config& config, const Backend& backend, const RankLayout& ranks = {});
 
 /// What does not fit, with what would help; nothing: it fits, or nobody knows.
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room,
-                                    int ranks = 1);
-std::optional<std::string> shortage(const Config& config, const Backend& backend, int ranks = 1);
+                                    const RankLayout& ranks = {});
+std::optional<std::string> shortage(const Config& config, const Backend& backend, const RankLayout& ranks = {});
 
 /// One line: where things are, what is recomputed, and what that costs in each step, as a part of it where it
 /// is known how long one takes.

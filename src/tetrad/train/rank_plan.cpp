@@ -49,6 +49,23 @@ void add(std::vector<Traffic>& sums, const std::vector<CountingCommunicator::Cou
   }
 }
 
+/// The model of the first rank.
+struct PlannedModel {
+  PlannedModel(const Config& config, const RankLayout& ranks)
+      : counting(0, ranks.count),
+        routes(counting,
+               ranks_per_node(hosts_of(ranks.count, ranks.per_node), config.parallel.ranks_per_node)),
+        shards(make_shards(config, backend, routes)),
+        decoder(backend, config.model, 1, config.train.sequence, storage_type(config.precision), {},
+                shards.get()) {}
+
+  PlannedBackend backend;
+  CountingCommunicator counting;
+  Routes routes;
+  std::unique_ptr<WeightShards> shards;
+  Decoder decoder;
+};
+
 }  // namespace
 
 TrainConfig part_of_rank(const Config& config, int ranks) {
@@ -58,15 +75,20 @@ TrainConfig part_of_rank(const Config& config, int ranks) {
   return part;
 }
 
-RankPlan plan_ranks(const Config& config, int ranks, int ranks_per_node) {
+std::int64_t exchange_memory(const Config& config, const RankLayout& ranks) {
+  if (ranks.count == 1) return 0;
+  PlannedModel model(config, ranks);
+  const std::int64_t before = model.backend.memory_in_use();
+  const GradientReduction reduction(model.backend, model.routes, model.decoder.parameters(),
+                                    model.decoder.gradient_units(), gradient_wire(config));
+  return model.backend.memory_in_use() - before;
+}
+
+RankPlan plan_ranks(const Config& config, const RankLayout& layout) {
+  const int ranks = layout.count;
   const TrainConfig part = part_of_rank(config, ranks);
-  PlannedBackend backend;
-  CountingCommunicator counting(0, ranks);
-  Routes routes(counting, tetrad::ranks_per_node(hosts_of(ranks, ranks_per_node),
-                                                 config.parallel.ranks_per_node));
-  const std::unique_ptr<WeightShards> shards = make_shards(config, backend, routes);
-  Decoder decoder(backend, config.model, 1, config.train.sequence, storage_type(config.precision), {},
-                  shards.get());
+  PlannedModel model(config, layout);
+  auto& [backend, counting, routes, shards, decoder] = model;
   AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim);
 
   // Gradients travel with every group or once. What is between the first and the last time is always the same.
@@ -75,18 +97,12 @@ RankPlan plan_ranks(const Config& config, int ranks, int ranks_per_node) {
   const std::int64_t counted = std::min<std::int64_t>(times, 3);
   deal.groups = counted * ranks;
   RankPlan plan;
-  {
-    const std::int64_t before = backend.peak_memory();
-    const GradientReduction reduction(backend, routes, decoder.parameters(), decoder.gradient_units(),
-                                      gradient_wire(config));
-    plan.buffers = backend.peak_memory() - before;
-  }
   GradientSum gradients(backend, routes, decoder.parameters(), decoder.gradient_units(), deal,
                         gradient_wire(config));
 
   std::vector<CountingCommunicator::Counts> since = counting.counts();
   const auto count = [&](std::int64_t weight) {
-    add(plan.per_step, since, counting.counts(), weight, ranks_per_node);
+    add(plan.per_step, since, counting.counts(), weight, layout.per_node);
     since = counting.counts();
   };
   const auto begin_microbatch = [&] {  // as Trainer does

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What each of several ranks would send in a step, and needs to do so: counted by running what they run, on a
-// device and among ranks that are not there.
+// device and among ranks that are not there. A layout says how many there are, and how many on a node.
 
 #include <cstdint>
 #include <vector>
@@ -11,6 +11,14 @@
 #include "tetrad/train/link_time.h"
 
 namespace tetrad {
+
+struct RankLayout {
+  RankLayout(int ranks = 1) : count(ranks), per_node(ranks) {}  // NOLINT(google-explicit-constructor): all on one
+  RankLayout(int ranks, int ranks_per_node) : count(ranks), per_node(ranks_per_node) {}
+
+  int count;
+  int per_node;  //!< neighbours
+};
 
 /// Of one kind of collective.
 struct Traffic {
@@ -22,14 +30,15 @@ struct Traffic {
 
 struct RankPlan {
   std::vector<Traffic> per_step;  //!< of the first rank, which has no fewer rows than any
-  std::int64_t buffers = 0;       //!< bytes on the device for gradients that come from others
 };
 
 /// The part of a step that each of `ranks` makes, as a run of its own. Throws Error (bad input) where they
 /// cannot share its groups.
 TrainConfig part_of_rank(const Config& config, int ranks);
 
-/// Of so many ranks on each node.
-RankPlan plan_ranks(const Config& config, int ranks, int ranks_per_node);
+RankPlan plan_ranks(const Config& config, const RankLayout& ranks);
+
+/// Bytes of a device for gradients that come from other ranks.
+std::int64_t exchange_memory(const Config& config, const RankLayout& ranks);
 
 }  // namespace tetrad

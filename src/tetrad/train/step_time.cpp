@@ -6,6 +6,7 @@
 
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
+#include "tetrad/model/flops.h"
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/run_log.h"

@@ -13,6 +13,7 @@
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
 #include "tetrad/eval/evaluation.h"
+#include "tetrad/model/flops.h"
 #include "tetrad/parallel/agreement.h"
 #include "tetrad/parallel/launch.h"
 #include "tetrad/tokenizer/bpe.h"
@@ -62,14 +63,17 @@ DType gradient_wire(const Config& config) {
   return config.parallel.gradient_wire == "bf16" ? DType::bf16 : DType::f32;
 }
 
-MemoryCase memory_case(const Config& config, int ranks) {
+MemoryCase memory_case(const Config& config, const RankLayout& ranks) {
   const TrainConfig& train = config.train;
+  const GroupDeal deal = deal_groups(config, ranks.count);
   return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
           .sequence = train.sequence,
           .storage = storage_type(config.precision),
-          .waiting_gradients = waiting_gradients(deal_groups(config, ranks).of_each()),
-          .shards = config.parallel.zero > 0 ? ranks : 1,
+          .waiting_gradients = waiting_gradients(deal.of_each()),
+          .ranks = ranks.count,
           .zero = config.parallel.zero,
+          .groups_travel_alone = deal.travel_alone,
+          .exchange = exchange_memory(config, ranks),
           .telemetry = train.telemetry_every > 0,
           .document_mask = config.data.document_mask,
           .moments = moment_storage(config.optim)};
@@ -98,8 +102,8 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       recipe_(config.precision, config.model.blocks()),
       dataset_(std::move(dataset)),
       deal_(deal_groups(config, ranks.size())),
-      plan_(plan_memory(config, backend, ranks.size())),
       routes_(ranks, ranks_per_node(ranks.share(host_name()), config.parallel.ranks_per_node)),
+      plan_(plan_memory(config, backend, {ranks.size(), routes_.ranks_per_node()})),
       shards_(make_shards(config, backend, routes_)),
       decoder_(backend, config.model, microbatch_, config.train.sequence, storage_type(config.precision),
                plan_.levers, shards_.get()),

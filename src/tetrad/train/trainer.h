@@ -52,7 +52,7 @@ std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend
 DType gradient_wire(const Config& config);
 
 /// What decides about the memory of one of the ranks of a run, besides its plan (memory_plan.h).
-MemoryCase memory_case(const Config& config, int ranks);
+MemoryCase memory_case(const Config& config, const RankLayout& ranks);
 
 /// The data of a run, checked: opening it reads every token once.
 Dataset open_dataset(Threads& threads, const Config& config);
@@ -171,8 +171,8 @@ class Trainer {
   Recipe recipe_;
   Dataset dataset_;
   GroupDeal deal_;
-  MemoryPlan plan_;
   Routes routes_;
+  MemoryPlan plan_;
   std::unique_ptr<WeightShards> shards_;  //!< null: this rank has all weights
   Decoder decoder_;
   AdamWOptimizer optimizer_;
