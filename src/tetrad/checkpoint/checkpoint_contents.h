@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tetrad/checkpoint/piece_hashes.h"
-#include "tetrad/core/buffer.h"
 #include "tetrad/core/dtype.h"
 #include "tetrad/core/memory_reader.h"
 
@@ -31,10 +30,16 @@ struct CheckpointContents {
   std::map<std::string, std::vector<NamedTensor>>
       tensor_files;                               //!< such as "model.safetensors" → its tensors
   std::map<std::string, std::string> text_files;  //!< such as "state.json" → its text
-  std::vector<Buffer> memory = {};                //!< where tensors lie that nobody else keeps
+  std::shared_ptr<void> memory = {};              //!< what tensors lie in that nobody else keeps
   /// How tensors are read, one for each of kHashThreads; none: they lie in the program's memory.
   std::vector<std::unique_ptr<MemoryReader>> readers = {};
   std::uint64_t piece_bytes = kPieceBytes;  //!< that one hash is of; another for tests
+
+  /// All tensors were read, or never will be.
+  void let_memory_go() {
+    readers.clear();
+    memory.reset();
+  }
 };
 
 }  // namespace tetrad

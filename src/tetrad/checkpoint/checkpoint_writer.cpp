@@ -37,6 +37,7 @@ void CheckpointWriter::write() {
   std::exception_ptr failure;
   try {
     written = store_.write(task_->contents, task_->stays, [this] {
+      task_->contents.let_memory_go();
       const std::lock_guard lock(mutex_);
       is_read_ = true;
       changed_.notify_all();
@@ -44,6 +45,7 @@ void CheckpointWriter::write() {
   } catch (...) {
     failure = std::current_exception();
   }
+  task_->contents.let_memory_go();
   const std::lock_guard lock(mutex_);
   written_ = std::move(written);
   failure_ = std::move(failure);

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "tetrad/checkpoint/moment_conversion.h"
+#include "tetrad/checkpoint/shared_state.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/safetensors.h"
 #include "tetrad/model/weight_shards.h"
@@ -117,44 +118,82 @@ std::string state_text(const RunState& state) {
   return json.dump(1) + "\n";
 }
 
-CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
-                                 const SnapshotTexts& texts) {
+namespace {
+
+/// Without its tensors.
+CheckpointContents texts_of(const RunState& state, const SnapshotTexts& texts) {
   CheckpointContents contents;
   contents.step = state.step;
   contents.build = state.build;
   contents.run = state.identity.id;
-  WeightShards* const shards = decoder.shards();
-  const bool is_first = shards == nullptr || shards->ranks().rank() == 0;
-  for (int thread = 0; shards == nullptr && thread < kHashThreads; ++thread)
-    contents.readers.push_back(decoder.backend().make_reader());
-  std::vector<NamedTensor>& model = contents.tensor_files[kModelFile];
-  std::vector<NamedTensor>& moments = contents.tensor_files[kOptimizerFile];
-  for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
-    const Parameter& parameter = *decoder.parameters()[i];
-    const auto tensor = [&](const char* suffix, const Tensor& of) {
-      NamedTensor named{parameter.name + suffix, of.dtype(), parameter.shape, of.bytes()};
-      if (shards == nullptr) return named;
-      std::span<std::byte> whole;
-      if (is_first) {
-        whole =
-            contents.memory
-                .emplace_back(static_cast<std::size_t>(parameter.gradient.size() * bits_of(of.dtype()) / 8))
-                .span<std::byte>();
-        named.bytes = whole;
-      }
-      if (parameter.shards != nullptr)
-        shards->collect(parameter, of, whole);
-      else if (is_first)
-        decoder.backend().download(of.bytes(), whole);
-      return named;
-    };
-    model.push_back(tensor("", parameter.value));
-    moments.push_back(tensor(".first", optimizer.moments(i).first));
-    moments.push_back(tensor(".second", optimizer.moments(i).second));
-  }
   contents.text_files[kStateFile] = state_text(state);
   contents.text_files["config.yaml"] = texts.config;
   if (!texts.tokenizer.empty()) contents.text_files["tokenizer.json"] = texts.tokenizer;
+  return contents;
+}
+
+/// Calls body(file, parameter, suffix of the name, values) for each tensor of a run, in the files' order.
+template <typename Body>
+void for_each_tensor(Decoder& decoder, AdamWOptimizer& optimizer, const Body& body) {
+  for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
+    const Parameter& parameter = *decoder.parameters()[i];
+    body(kModelFile, parameter, "", parameter.value);
+    body(kOptimizerFile, parameter, ".first", optimizer.moments(i).first);
+    body(kOptimizerFile, parameter, ".second", optimizer.moments(i).second);
+  }
+}
+
+/// Who has what of the rows of a tensor.
+SharedTensor shared_tensor(const Parameter& parameter, const Tensor& own, int ranks) {
+  const auto row = static_cast<std::size_t>(parameter.cols() * bits_of(own.dtype()) / 8);
+  SharedTensor shared{own.bytes(), {}};
+  for (int rank = 0; rank < ranks; ++rank) {  // where nothing is shared, the first has it for all
+    RowBand band{0, rank == 0 ? parameter.rows() : 0};
+    if (parameter.shards != nullptr) band = parameter.shards->bands(parameter)[static_cast<std::size_t>(rank)];
+    shared.ends.push_back((rank == 0 ? 0 : shared.ends.back()) + static_cast<std::size_t>(band.count) * row);
+  }
+  return shared;
+}
+
+}  // namespace
+
+CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
+                                 const SnapshotTexts& texts) {
+  CheckpointContents contents = texts_of(state, texts);
+  for (int thread = 0; thread < kHashThreads; ++thread)
+    contents.readers.push_back(decoder.backend().make_reader());
+  for_each_tensor(decoder, optimizer,
+                  [&](const char* file, const Parameter& parameter, const char* suffix, const Tensor& of) {
+                    contents.tensor_files[file].push_back(
+                        {parameter.name + suffix, of.dtype(), parameter.shape, of.bytes()});
+                  });
+  return contents;
+}
+
+CheckpointContents make_shared_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
+                                        const SnapshotTexts& texts, SnapshotMessages& messages) {
+  const Communicator& ranks = decoder.shards()->ranks();
+  TETRAD_CHECK(messages.way,
+               "this MPI cannot be called by several threads at once (MPI_THREAD_MULTIPLE), which checkpoints "
+               "of weights that ranks share need: use one that can, or parallel.zero=0");
+  std::vector<SharedTensor> tensors;
+  for_each_tensor(decoder, optimizer,
+                  [&](const char* /*file*/, const Parameter& parameter, const char* /*suffix*/,
+                      const Tensor& of) { tensors.push_back(shared_tensor(parameter, of, ranks.size())); });
+  const auto shared = std::make_shared<SharedState>(
+      decoder.backend(), *messages.way,
+      SharedState::Place{ranks.rank(), ranks.size(), ++messages.snapshots}, std::move(tensors));
+  CheckpointContents contents = texts_of(state, texts);
+  contents.memory = shared;
+  if (ranks.rank() != 0) return contents;
+  for (int thread = 0; thread < kHashThreads; ++thread)
+    contents.readers.push_back(shared->make_reader(thread));
+  std::size_t index = 0;
+  for_each_tensor(decoder, optimizer,
+                  [&](const char* file, const Parameter& parameter, const char* suffix, const Tensor& of) {
+                    contents.tensor_files[file].push_back(
+                        {parameter.name + suffix, of.dtype(), parameter.shape, shared->whole(index++)});
+                  });
   return contents;
 }
 

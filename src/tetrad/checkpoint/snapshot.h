@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "tetrad/checkpoint/checkpoint_store.h"
 #include "tetrad/checkpoint/run_identity.h"
 #include "tetrad/model/decoder.h"
+#include "tetrad/ops/messages.h"
 #include "tetrad/optim/adamw_optimizer.h"
 
 namespace tetrad {
@@ -56,11 +58,20 @@ struct SnapshotTexts {
   std::string tokenizer;  //!< tokenizer.json; empty: none
 };
 
-/// The tensors are borrowed from decoder and optimizer: to be read before the next update. Nothing is copied,
-/// unless ranks share the weights: then all of them call this, and rank 0 gets copies of everything in the
-/// program's memory, the others nothing.
+/// How ranks bring their parts of a snapshot together.
+struct SnapshotMessages {
+  std::unique_ptr<Messages> way;
+  std::uint64_t snapshots = 0;  //!< so far
+};
+
+/// The tensors are borrowed from decoder and optimizer: to be read before the next update. Nothing is copied.
 CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
                                  const SnapshotTexts& texts);
+
+/// The same where ranks share the weights: all of them call this. What rank 0 gets is to be written; what the
+/// others get, kept until it is.
+CheckpointContents make_shared_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
+                                        const SnapshotTexts& texts, SnapshotMessages& messages);
 
 /// Whether moments may be stored otherwise than the optimizer has them. What is f32 is then rounded to BF16
 /// as the update before the checkpoint would have done.

@@ -10,8 +10,6 @@
 namespace tetrad {
 namespace {
 
-constexpr std::int64_t kCollectedAtOnce = std::int64_t{64} << 20;  // bytes
-
 /// A matrix of so many rows as a product consumes it.
 struct Consumed {
   std::int64_t rows, cols;
@@ -174,37 +172,6 @@ std::uint64_t WeightShards::start_codes(const FormCall& op, const QuantSpec& spe
     backend_.copy(band.scales.span<std::byte>().first(scales[rank]), both[1][rank]);
   }
   return routes_.start_gather(std::move(both));
-}
-
-void WeightShards::collect(const Parameter& matrix, const Tensor& own, std::span<std::byte> whole) {
-  const std::vector<RowBand> all = bands(matrix);
-  const auto row = static_cast<std::size_t>(matrix.cols() * bits_of(own.dtype()) / 8);
-  const auto row_of_each = static_cast<std::int64_t>(all.size() * row);
-  const std::int64_t at_once = std::max<std::int64_t>(1, kCollectedAtOnce / row_of_each);  // rows
-  const bool is_first = ranks_.rank() == 0;
-  if (is_first) fit(backend_, row_of_each * at_once, staging_);
-  const std::int64_t most = std::ranges::max(all, {}, &RowBand::count).count;
-  for (std::int64_t done = 0; done < most; done += at_once) {
-    // Rows of a band that travel now, as bytes from its beginning.
-    const auto travelling = [&](const RowBand& band) {
-      const std::int64_t count = std::clamp<std::int64_t>(band.count - done, 0, at_once);
-      return std::pair(static_cast<std::size_t>(std::min(done, band.count)) * row,
-                       static_cast<std::size_t>(count) * row);
-    };
-    Exchange exchange{std::vector<std::span<const std::byte>>(all.size()),
-                      std::vector<std::span<std::byte>>(all.size())};
-    const auto [first, size] = travelling(matrix.band);
-    exchange.send[0] = own.bytes().subspan(first, size);
-    for (std::size_t rank = 0; is_first && rank < all.size(); ++rank)
-      exchange.receive[rank] = staging_.span<std::byte>().subspan(
-          rank * static_cast<std::size_t>(at_once) * row, travelling(all[rank]).second);
-    ranks_.exchange(exchange);
-    for (std::size_t rank = 0; is_first && rank < all.size(); ++rank) {
-      const auto [offset, bytes] = travelling(all[rank]);
-      const std::size_t place = static_cast<std::size_t>(all[rank].first) * row + offset;
-      if (bytes > 0) backend_.download(exchange.receive[rank], whole.subspan(place, bytes));
-    }
-  }
 }
 
 }  // namespace tetrad

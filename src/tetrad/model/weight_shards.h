@@ -77,9 +77,6 @@ class WeightShards {
   std::uint64_t start_form(const FormCall& op, WeightForm& form);
   void wait(std::uint64_t gathering) { routes_.wait(gathering); }
 
-  /// The rows of all ranks, each with its own in the backend's memory, to the program's memory of rank 0.
-  void collect(const Parameter& matrix, const Tensor& own, std::span<std::byte> whole);
-
  private:
   std::uint64_t start_values(const Parameter& matrix, DType type, Tensor& whole);
   std::uint64_t start_codes(const FormCall& op, const QuantSpec& spec, QuantizedTensor& band,
@@ -101,7 +98,6 @@ class WeightShards {
   std::array<PassingForm, kFormTurns * 2 * 2> passing_;
   Tensor masters_;
   Buffer bits_;
-  Buffer staging_;
 };
 
 }  // namespace tetrad

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tetrad/ops/messages.h"
+
 namespace tetrad {
 
 /// Every rank sends to every rank, in all by one list of each: `send[r]` here is as long as `receive[s]` on
@@ -92,6 +94,10 @@ class Communicator {
   /// A communicator of some of the ranks, of which this is one, in the order of the list. All of them call
   /// this with the same list; the others need not. So the axes of a mesh and the ranks of a node get theirs.
   virtual std::unique_ptr<Communicator> among(std::span<const int> ranks) = 0;
+
+  /// A way for messages of all these ranks, who call this together. Null where there is none: the library
+  /// cannot be called by several threads at once.
+  virtual std::unique_ptr<Messages> messages() { return nullptr; }
 
   /// The oldest collective that this rank waits in, or that a device works on; none if nothing is under way.
   /// Throws Error where the transport has noticed that it cannot go on. For any thread: a watchdog's.

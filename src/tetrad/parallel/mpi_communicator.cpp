@@ -4,8 +4,10 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <exception>
+#include <thread>
 
 #include "tetrad/core/error.h"
 #include "tetrad/parallel/shared.h"
@@ -28,11 +30,10 @@ class Session {
     int started = 0;
     MPI_Initialized(&started);
     TETRAD_CHECK(started == 0, "MPI has been started in this process already, and can be only once");
-    int provided = 0;
-    const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+    const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads_);
     if (code != MPI_SUCCESS) throw Error("MPI does not start: " + text_of(code), ExitCode::failure);
     TETRAD_CHECK(
-        provided >= MPI_THREAD_SERIALIZED,
+        threads_ >= MPI_THREAD_SERIALIZED,
         "this MPI cannot be called from different threads (MPI_THREAD_SERIALIZED): use one that can");
   }
   Session(const Session&) = delete;
@@ -42,8 +43,59 @@ class Session {
     if (std::uncaught_exceptions() == exceptions_) MPI_Finalize();
   }
 
+  bool allows_threads_at_once() const { return threads_ == MPI_THREAD_MULTIPLE; }
+
  private:
   int exceptions_ = std::uncaught_exceptions();
+  int threads_ = MPI_THREAD_SINGLE;
+};
+
+class MpiMessages final : public Messages {
+ public:
+  /// Takes `communicator`.
+  MpiMessages(std::shared_ptr<Session> session, MPI_Comm communicator)
+      : session_(std::move(session)), communicator_(communicator) {
+    MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+  }
+  ~MpiMessages() override { MPI_Comm_free(&communicator_); }
+
+  void send(int to, int channel, std::span<const std::byte> bytes) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Isend(bytes.data(), size_of(bytes), MPI_BYTE, to, channel, communicator_, &request), "send");
+    finish(request);
+  }
+
+  void receive(int from, int channel, std::span<std::byte> bytes) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Irecv(bytes.data(), size_of(bytes), MPI_BYTE, from, channel, communicator_, &request),
+          "receive");
+    finish(request);
+  }
+
+ private:
+  static void check(int code, const char* operation) {
+    if (code != MPI_SUCCESS)
+      throw Error(fmt::format("{} of a message: {}", operation, text_of(code)), ExitCode::failure);
+  }
+  static int size_of(std::span<const std::byte> bytes) {
+    TETRAD_CHECK(bytes.size() <= INT32_MAX, "a message of {} bytes is too long", bytes.size());
+    return static_cast<int>(bytes.size());
+  }
+
+  /// MPI's own waiting would keep a core busy, which those who compute need. Messages that follow each other
+  /// closely are not made to wait.
+  static void finish(MPI_Request& request) {
+    constexpr int kPatience = 200;
+    int is_done = 0;
+    for (int tries = 0; is_done == 0; ++tries) {
+      check(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "end");
+      if (is_done == 0 && tries < kPatience) std::this_thread::yield();
+      if (is_done == 0 && tries >= kPatience) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+
+  std::shared_ptr<Session> session_;
+  MPI_Comm communicator_;
 };
 
 class MpiCommunicator final : public Communicator {
@@ -76,6 +128,13 @@ class MpiCommunicator final : public Communicator {
     MPI_Group_free(&some);
     MPI_Group_free(&all);
     return std::make_unique<MpiCommunicator>(session_, result, options_);
+  }
+
+  std::unique_ptr<Messages> messages() override {
+    if (!session_->allows_threads_at_once()) return nullptr;
+    MPI_Comm copy = MPI_COMM_NULL;
+    check(MPI_Comm_dup(communicator_, &copy), "a communicator for messages");
+    return std::make_unique<MpiMessages>(session_, copy);
   }
 
  protected:

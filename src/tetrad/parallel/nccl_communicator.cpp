@@ -72,6 +72,8 @@ class NcclCommunicator final : public Communicator {
     return std::make_unique<NcclCommunicator>(host_->among(ranks), backend_);
   }
 
+  std::unique_ptr<Messages> messages() override { return host_->messages(); }
+
   std::optional<CollectiveCall> pending() override {
     ncclResult_t state = ncclSuccess;
     check(ncclCommGetAsyncError(communicator_, &state), "state");

@@ -21,6 +21,7 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> among(std::span<const int> ranks) override {
     return std::make_unique<StagedCommunicator>(host_->among(ranks), backend_);
   }
+  std::unique_ptr<Messages> messages() override { return host_->messages(); }
 
  protected:
   void begin(std::uint64_t number, std::span<const Exchange> exchanges) override {

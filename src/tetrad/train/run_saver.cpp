@@ -28,16 +28,19 @@ RunSaver::RunSaver(std::filesystem::path run, const TrainConfig& config, Communi
 void RunSaver::start(std::int64_t step, Metrics& metrics, const std::function<CheckpointContents()>& contents,
                      CheckpointStore::Stays stays) {
   restart_clock();
-  on_first(ranks_, [&] {
-    metrics.sync();
-    writer_->start(contents(), std::move(stays));
-  });
-  saving_ = {step};
+  Saving saving{.step = step};
+  on_first(ranks_, [&] { metrics.sync(); });
+  together(ranks_, [&] { saving.kept = contents(); });
+  // Others change nothing until rank 0 has read what it needs, if it needs anything of them.
+  saving.is_read = !on_any(ranks_, saving.kept.memory != nullptr);
+  on_first(ranks_, [&] { writer_->start(std::move(saving.kept), std::move(stays)); });
+  saving_ = std::move(saving);
 }
 
 std::optional<std::int64_t> RunSaver::finish(Metrics& metrics, bool must_succeed) {
   if (!saving_) return std::nullopt;
-  Saving saving = *std::exchange(saving_, std::nullopt);
+  Saving saving = std::move(*saving_);
+  saving_.reset();
   const double begin = steady_seconds();
   try {
     on_first(ranks_, [&] {
@@ -68,9 +71,10 @@ void RunSaver::say_failed(std::int64_t step, const Error& error) {
 }
 
 void RunSaver::wait_until_read() {
-  if (!saving_ || !writer_) return;
+  if (!saving_) return;
   const double begin = steady_seconds();
-  writer_->wait_until_read();
+  if (writer_) writer_->wait_until_read();
+  if (!std::exchange(saving_->is_read, true)) ranks_.barrier();
   saving_->waited += steady_seconds() - begin;
 }
 

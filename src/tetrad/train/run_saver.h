@@ -30,8 +30,8 @@ class RunSaver {
 
   // All ranks call these:
 
-  /// Begins to write a checkpoint, once the one before it is finished; `metrics` are on the disk then. Throws
-  /// Error.
+  /// Begins to write a checkpoint, once the one before it is finished; `metrics` are on the disk then. Each
+  /// rank makes contents, of which only those of rank 0 are written. Throws Error.
   void start(std::int64_t step, Metrics& metrics, const std::function<CheckpointContents()>& contents,
              CheckpointStore::Stays stays);
 
@@ -44,13 +44,13 @@ class RunSaver {
   std::optional<FoundCheckpoint> newest(std::vector<CheckpointProblem>& problems,
                                         std::int64_t limit = std::numeric_limits<std::int64_t>::max());
 
+  /// Before weights or moments change: the checkpoint that is being written may not have read them yet.
+  void wait_until_read();
+
   // Each for itself:
 
   /// Whether finish() has something to say and need not wait for it.
   bool is_done() const { return writer_ && writer_->is_done(); }
-
-  /// Before weights or moments change: the checkpoint that is being written may not have read them yet.
-  void wait_until_read();
 
   /// The state of this step is on the disk already.
   bool has(std::int64_t step) const { return saved_step_ == step; }
@@ -69,7 +69,9 @@ class RunSaver {
  private:
   struct Saving {
     std::int64_t step = 0;
-    double waited = 0;  //!< seconds that training has waited for it
+    CheckpointContents kept = {};  //!< where another rank writes
+    bool is_read = false;          //!< by the one that writes, if it reads from this rank
+    double waited = 0;             //!< seconds that training has waited for it
   };
 
   void say_written(const WrittenCheckpoint& written, const Saving& saving, Metrics& metrics);

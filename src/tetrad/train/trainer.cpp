@@ -109,6 +109,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
                plan_.levers, shards_.get()),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
                  config.train.rounding_seed()),
+      messages_{shards_ ? ranks.messages() : nullptr},
       gradients_(backend, routes_, decoder_.parameters(), decoder_.gradient_units(), deal_,
                  gradient_wire(config)),
       saver_(folder_, config.train, ranks, log),
@@ -650,11 +651,12 @@ void Trainer::save(bool must_succeed) {
   };
   const TraceRange range(trace_.get(), "checkpoint");
   try {
-    const auto snapshot = [&] { return make_snapshot(decoder_, optimizer_, state, texts_); };
-    CheckpointContents collected;
-    if (shards_) together(ranks_, [&] { collected = snapshot(); });
-    saver_.start(
-        state_.step, *metrics_, [&] { return shards_ ? std::move(collected) : snapshot(); }, stays);
+    const auto snapshot = [&]() -> CheckpointContents {
+      if (shards_) return make_shared_snapshot(decoder_, optimizer_, state, texts_, messages_);
+      if (ranks_.rank() != 0) return {};  // the first has everything
+      return make_snapshot(decoder_, optimizer_, state, texts_);
+    };
+    saver_.start(state_.step, *metrics_, snapshot, stays);
   } catch (const Error& error) {
     if (must_succeed) throw;
     saver_.say_failed(state_.step, error);

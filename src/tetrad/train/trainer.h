@@ -176,6 +176,7 @@ class Trainer {
   std::unique_ptr<WeightShards> shards_;  //!< null: this rank has all weights
   Decoder decoder_;
   AdamWOptimizer optimizer_;
+  SnapshotMessages messages_;
   GradientSum gradients_;
   RunSaver saver_;  //!< ends before what it reads
   LossWatch watch_;

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Bytes from one rank to another in the program's memory, beside all collectives, from any thread.
+
+#include <cstddef>
+#include <span>
+
+namespace tetrad {
+
+class Messages {
+ public:
+  Messages() = default;
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+  virtual ~Messages() = default;
+
+  /// Messages of a channel, from one rank to one, arrive in the order in which they were sent. At most 2 GiB.
+  virtual void send(int to, int channel, std::span<const std::byte> bytes) = 0;
+  /// Waits for a message of this length.
+  virtual void receive(int from, int channel, std::span<std::byte> bytes) = 0;
+};
+
+}  // namespace tetrad
