@@ -129,7 +129,7 @@ void print_sizes(const Config& config, const Hardware& hardware, const MemoryEst
       size_text(memory.optimizer),
       config.optim.moments == "bf16" ? " (moments of linear layers in BF16)" : "", size_text(memory.operands),
       size_text(memory.activations), size_text(memory.scratch),
-      memory.exchange > 0 ? fmt::format(" + gradients of other ranks {}", size_text(memory.exchange)) : "");
+      memory.exchange > 0 ? fmt::format(" + gradients on their way {}", size_text(memory.exchange)) : "");
 }
 
 void print_room(const Room& room, bool fits, const Hardware& hardware, const CheckpointSpace& space) {

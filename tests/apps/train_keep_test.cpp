@@ -260,6 +260,7 @@ TEST_F(Keeping, ATraceShowsWhereTimeGoesAndChangesNothing) {
   std::map<std::string, int> counts;
   const nlohmann::json trace = nlohmann::json::parse(read_file(file));
   for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "M") continue;  // a name of the rank
     ++counts[event.at("name")];
     EXPECT_GE(event.at("dur"), 0);
   }

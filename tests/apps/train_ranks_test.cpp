@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "support/process.h"
@@ -110,6 +111,36 @@ TEST_F(Ranks, ShareWeightsWhateverIsMadeOfThem) {
   }
 }
 
+/// What a block's gradients or weights take to travel lies beside the computation of another block.
+TEST_F(Ranks, ATraceShowsWhatTravelsBesideComputation) {
+  const std::string file = folder_.file("trace.json");
+  const Outcome run = run_ranks(2, run_of(kLlama, "nvfp4", "run",
+                                          {"parallel.zero=3", "run.trace=" + file, "run.trace_steps=2"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  struct Part {
+    std::string name;
+    double begin, end;
+  };
+  std::map<std::pair<int, bool>, std::vector<Part>> parts;  // by rank, and whether it is computed
+  for (const nlohmann::json& event : nlohmann::json::parse(read_file(file)).at("traceEvents")) {
+    if (event.at("ph") == "M") continue;
+    const double begin = event.at("ts");
+    parts[{event.at("pid"), event.at("tid") == 0}].push_back(
+        {event.at("name"), begin, begin + event.at("dur").get<double>()});
+  }
+  for (const int rank : {0, 1}) {
+    const std::vector<Part>& computed = parts[{rank, true}];
+    std::map<std::string, int> beside;
+    for (const Part& travels : parts[{rank, false}])
+      for (const Part& part : computed)
+        if (part.name.starts_with("backward of block") && travels.begin < part.begin &&
+            part.begin < travels.end)
+          ++beside[travels.name.substr(0, travels.name.find(' '))];
+    EXPECT_GT(beside["exchange"], 0) << "gradients, on rank " << rank;
+    EXPECT_GT(beside["gather"], 0) << "weights, on rank " << rank;
+  }
+}
+
 TEST_F(Ranks, GroupsDecideNotRanks) {
   ASSERT_EQ(run_tetrad(run_of(kLlama, "nvfp4", "four")).exit_code, 0);
   ASSERT_EQ(run_tetrad(run_of(kLlama, "nvfp4", "one", {"train.groups=1"})).exit_code, 0);
@@ -124,7 +155,7 @@ TEST_F(Ranks, GroupsDecideNotRanks) {
 TEST_F(Ranks, WhatOneLosesAllGetBack) {
   ASSERT_EQ(run_tetrad(run_of(kHybrid, "nvfp4", "whole")).exit_code, 0);
   int run = 0;
-  for (const char* zero : {"parallel.zero=0", "parallel.zero=1"})
+  for (const char* zero : {"parallel.zero=0", "parallel.zero=1", "parallel.zero=3"})
     for (const char* fault :
          {"data.read=kill@20@rank1", "communicator.start=kill@9@rank3", "communicator.start=kill@70@rank2",
           "checkpoint.rename=kill@2@rank0", "communicator.wait=kill@12@rank0"}) {
@@ -159,7 +190,7 @@ TEST_F(Ranks, AFullDiskOfTheFirstCostsNothing) {
 /// Data that one rank can no longer read ends the run on all, with a checkpoint and the rank's name.
 TEST_F(Ranks, AnErrorOfOneIsSavedByAll) {
   ASSERT_EQ(run_tetrad(run_of(kLlama, "nvfp4", "whole")).exit_code, 0);
-  for (const std::string zero : {"0", "1"}) {
+  for (const std::string zero : {"0", "1", "3"}) {
     const std::string run = "run-" + zero;
     const Outcome failed = run_ranks(2, run_of(kLlama, "nvfp4", run, {"parallel.zero=" + zero}),
                                      {"TETRAD_FAILPOINTS=data.read=eio@30@rank1"});

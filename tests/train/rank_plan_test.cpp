@@ -6,9 +6,18 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "support/errors.h"
+#include "tetrad/backend/cpu/memory.h"
+#include "tetrad/backend/planned_backend.h"
+#include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
 #include "tetrad/model/presets.h"
+#include "tetrad/optim/adamw_optimizer.h"
+#include "tetrad/parallel/counting_communicator.h"
+#include "tetrad/train/memory_plan.h"
+#include "tetrad/train/trainer.h"
 
 namespace tetrad::testing::rank_plan_test {
 namespace {
@@ -61,6 +70,52 @@ TEST(RankPlan, EachRankHasItsPartOfAStep) {
   EXPECT_EQ(part.batch, 4);
   EXPECT_EQ(part.microbatches() * 4, config.train.microbatches());
   expect_bad_input([&] { part_of_rank(config, 3); }, {"train.groups is 8"});
+}
+
+/// All that a rank allocates in a step, on a device and among ranks that are not there.
+std::int64_t allocated(const Config& config, int ranks) {
+  PlannedBackend backend;
+  CountingCommunicator counting(0, ranks);
+  Routes routes(counting, ranks);
+  const auto shards = make_shards(config, backend, routes);
+  Decoder decoder(backend, config.model, config.train.microbatch, config.train.sequence, DType::bf16,
+                  {.weights_as_codes = shards != nullptr}, shards.get());
+  const AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim);
+  const GroupDeal deal = deal_groups(config, ranks);
+  GradientSum gradients(backend, routes, decoder.parameters(), decoder.gradient_units(), deal,
+                        gradient_wire(config));
+  const Recipe recipe(config.precision, config.model.blocks());
+  for (std::int64_t group = 0; group < deal.of_each(); ++group) {
+    Pass pass;
+    pass.recipe = &recipe;
+    pass.gradients = &gradients;
+    gradients.begin_microbatch(true, true);
+    decoder.differentiate(pass, 1);
+  }
+  gradients.finish();
+  return backend.peak_memory();
+}
+
+/// What is between an estimate and what is allocated: bands of other ranks that are a little smaller or
+/// larger, and allocations that are rounded up.
+TEST(RankPlan, MemoryIsWhatIsAllocated) {
+  for (const char* model : {"llama-162m", "nemotron-h-1b"})
+    for (const char* recipe : {"bf16", "nvfp4", "fp8"})
+      for (const std::int64_t zero : {0, 1, 2, 3})
+        for (const int ranks : {1, 2, 8})
+          for (const char* wire : {"f32", "bf16"}) {
+            Config config = config_of(model, 16);
+            config.precision.recipe = recipe;
+            config.parallel.zero = zero;
+            config.parallel.gradient_wire = wire;
+            config.train.batch = 16;
+            config.train.sequence = 256;
+            config.train.telemetry_every = 0;
+            SCOPED_TRACE(fmt::format("{} {}, zero {}, {} ranks, {}", model, recipe, zero, ranks, wire));
+            const MemoryEstimate estimate = plan_memory(config, kCpuMemory, {}, ranks).estimate;
+            const auto measured = static_cast<double>(allocated(config, ranks));
+            EXPECT_NEAR(estimate.total() / measured, 1, 0.01);
+          }
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct MemoryEstimate {
   double operands = 0;                     //!< weights in the forms that products read
   double activations = 0;                  //!< kept from forward to backward, and what passes through
   double scratch = 0;                      //!< what operations hold for themselves
-  double exchange = 0;                     //!< gradients of other ranks, until they are added up
+  double exchange = 0;                     //!< gradients on their way between ranks
   double moments_on_host = 0;              //!< not on the device, like the next: no part of total()
   double residual_on_host = 0;             //!< inputs of blocks
   std::vector<double> kept_by_block = {};  //!< of the activations, by the index of the block

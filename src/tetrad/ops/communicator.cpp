@@ -62,6 +62,7 @@ class Communicator::InCall {
 template <typename Operation>
 std::uint64_t Communicator::start(Collective collective, const Operation& operation) {
   const InCall now(*this, collective);
+  if (listener_ != nullptr && !tells_itself()) listener_->began(now.call());
   begin(now.call().number, operation);
   started_.push_back(now.call());
   return now.call().number;
@@ -103,7 +104,8 @@ void Communicator::wait(std::uint64_t number) {
   if (started_.empty() || started_.front().number > number) return;
   const InCall now(*this, started_.front(), "communicator.wait");
   finish(number);
-  while (!started_.empty() && started_.front().number <= number) started_.pop_front();
+  for (; !started_.empty() && started_.front().number <= number; started_.pop_front())
+    if (listener_ != nullptr && !tells_itself()) listener_->ended(started_.front());
 }
 
 std::vector<std::string> Communicator::share(const std::string& own) {

@@ -45,6 +45,20 @@ struct CollectiveCall {
   std::uint64_t number = 0;
 };
 
+/// Is told of collectives that are started, by any thread.
+class CollectiveListener {
+ public:
+  CollectiveListener() = default;
+  CollectiveListener(const CollectiveListener&) = delete;
+  CollectiveListener& operator=(const CollectiveListener&) = delete;
+  virtual ~CollectiveListener() = default;
+
+  /// Bytes may be on their way.
+  virtual void began(const CollectiveCall& call) = 0;
+  /// This rank has sent and received all: when a device has, or when the program saw it.
+  virtual void ended(const CollectiveCall& call) = 0;
+};
+
 class Communicator {
  public:
   Communicator() = default;
@@ -95,6 +109,9 @@ class Communicator {
   /// this with the same list; the others need not. So the axes of a mesh and the ranks of a node get theirs.
   virtual std::unique_ptr<Communicator> among(std::span<const int> ranks) = 0;
 
+  /// Who is told of collectives from now on; null: nobody, nor of those that are under way.
+  virtual void tell(CollectiveListener* listener) { listener_ = listener; }
+
   /// A way for messages of all these ranks, who call this together. Null where there is none: the library
   /// cannot be called by several threads at once.
   virtual std::unique_ptr<Messages> messages() { return nullptr; }
@@ -104,6 +121,10 @@ class Communicator {
   virtual std::optional<CollectiveCall> pending();
 
  protected:
+  /// Whether begin() sees to it that the listener is told.
+  virtual bool tells_itself() const { return false; }
+  CollectiveListener* listener() const { return listener_; }
+
   // The same, with sizes that were looked at. `number` is that of the collective.
   virtual void begin(std::uint64_t number, std::span<const Exchange> exchanges) = 0;
   virtual void begin(std::uint64_t number, std::span<const Gather> gathers) = 0;
@@ -122,6 +143,7 @@ class Communicator {
   void check_lists(std::size_t send, std::size_t receive) const;
   void check_own(std::size_t sent, std::size_t received) const;
 
+  CollectiveListener* listener_ = nullptr;
   std::uint64_t last_number_ = 0;
   std::deque<CollectiveCall> started_;  //!< and not waited for
   std::mutex call_mutex_;

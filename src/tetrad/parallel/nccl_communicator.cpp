@@ -73,6 +73,11 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Messages> messages() override { return host_->messages(); }
+  void tell(CollectiveListener* listener) override {
+    const cuda::CurrentDevice current(device_);
+    cuda::check(cudaStreamSynchronize(stream_));  // which may still tell the one before
+    Communicator::tell(listener);
+  }
 
   std::optional<CollectiveCall> pending() override {
     ncclResult_t state = ncclSuccess;
@@ -86,6 +91,8 @@ class NcclCommunicator final : public Communicator {
   }
 
  protected:
+  bool tells_itself() const override { return true; }
+
   void begin(std::uint64_t number, std::span<const Exchange> exchanges) override {
     run({Collective::exchange, number}, [&] {
       for (const auto& [send, receive] : exchanges) {
@@ -155,13 +162,35 @@ class NcclCommunicator final : public Communicator {
     const cuda::CurrentDevice current(device_);
     cuda::check(cudaEventRecord(*before_, backend_stream_));
     cuda::check(cudaStreamWaitEvent(stream_, *before_));
+    tell_from_stream(call, &CollectiveListener::began);
     check(ncclGroupStart(), name_of(call.collective));
     body();
     settle(ncclGroupEnd(), name_of(call.collective));
+    tell_from_stream(call, &CollectiveListener::ended);
     const std::lock_guard lock(mutex_);
     forget_finished();
     running_.push_back({call, Event()});
     cuda::check(cudaEventRecord(running_.back().finished, stream_));
+  }
+
+  /// When the stream gets there.
+  void tell_from_stream(const CollectiveCall& call,
+                        void (CollectiveListener::*what)(const CollectiveCall&)) const {
+    if (listener() == nullptr) return;
+    struct Told {
+      CollectiveListener& listener;
+      CollectiveCall call;
+      void (CollectiveListener::*what)(const CollectiveCall&);
+    };
+    auto told = std::make_unique<Told>(*listener(), call, what);
+    cuda::check(cudaLaunchHostFunc(
+        stream_,
+        [](void* memory) {
+          const std::unique_ptr<Told> now(static_cast<Told*>(memory));
+          (now->listener.*now->what)(now->call);
+        },
+        told.get()));
+    told.release();
   }
 
   /// One message each way; empty ones are none.

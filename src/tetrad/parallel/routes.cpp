@@ -54,6 +54,14 @@ Routes::Routes(Communicator& ranks, int ranks_per_node) : ranks_(ranks), ranks_p
   legs_ = {std::move(within), std::move(between)};
 }
 
+std::vector<std::pair<std::string, Communicator*>> Routes::communicators() const {
+  std::vector<std::pair<std::string, Communicator*>> all = {{"all ranks", &ranks_}};
+  if (some_ranks_.empty()) return all;
+  all.emplace_back("ranks of the node", some_ranks_[0].get());
+  all.emplace_back("nodes", some_ranks_[1].get());
+  return all;
+}
+
 std::uint64_t Routes::start_leg(const Leg& leg, const std::vector<PartsOfRanks>& tensors) {
   std::vector<Gather> gathers;
   const auto own = static_cast<std::size_t>(leg.ranks->rank());

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tetrad/ops/communicator.h"
@@ -38,6 +39,8 @@ class Routes {
 
   Communicator& ranks() const { return ranks_; }
   int ranks_per_node() const { return ranks_per_node_; }
+  /// All that parts travel over, by name.
+  std::vector<std::pair<std::string, Communicator*>> communicators() const;
   /// In the order in which parts go to those who add them up.
   std::span<const Leg> legs() const { return legs_; }
 

@@ -76,7 +76,7 @@ TrainConfig part_of_rank(const Config& config, int ranks) {
 }
 
 std::int64_t exchange_memory(const Config& config, const RankLayout& ranks) {
-  if (ranks.count == 1) return 0;
+  if (ranks.count == 1 && gradient_wire(config) == DType::f32) return 0;
   PlannedModel model(config, ranks);
   const std::int64_t before = model.backend.memory_in_use();
   const GradientReduction reduction(model.backend, model.routes, model.decoder.parameters(),

@@ -38,7 +38,7 @@ TrainConfig part_of_rank(const Config& config, int ranks);
 
 RankPlan plan_ranks(const Config& config, const RankLayout& ranks);
 
-/// Bytes of a device for gradients that come from other ranks.
+/// Bytes of a device for gradients on their way between ranks.
 std::int64_t exchange_memory(const Config& config, const RankLayout& ranks);
 
 }  // namespace tetrad

@@ -314,7 +314,7 @@ Pass Trainer::make_pass(std::int64_t microbatch) const {
 }
 
 Ending Trainer::run(const StopSignals& signals) {
-  if (!config_.run.trace.empty()) trace_ = std::make_unique<RunTrace>(backend_, config_.run.trace);
+  if (!config_.run.trace.empty()) trace_ = std::make_unique<RunTrace>(backend_, routes_, config_.run.trace);
   try {
     const Ending ending = run_steps(signals);
     finish_save();
