@@ -101,8 +101,7 @@ void print_ranks(const Config& config, const PlannedRanks& planned, const Hardwa
   double seconds = 0;
   for (const Traffic& traffic : plan.per_step)
     if (traffic.collective == Collective::exchange || traffic.collective == Collective::gather)
-      seconds += link_seconds(traffic.calls, static_cast<double>(traffic.bytes), ranks, links,
-                              traffic.route);
+      seconds += link_seconds(traffic.calls, static_cast<double>(traffic.bytes), ranks, links, traffic.route);
   fmt::print(
       "links        {:.3g} s per step{}, beside nothing, over {:g} GB/s inside nodes of {} and {:g} GB/s "
       "between{}\n",
@@ -240,8 +239,7 @@ ExitCode print_dry_run(const Config& config, const Provenance& provenance, const
   const MemoryPlan plan = plan_memory(config, memory_traits(hardware.name), room, layout);
   print_sizes(config, hardware, plan.estimate);
   const CheckpointSpace space = checkpoint_space(config);
-  const std::optional<std::string> lacking =
-      shortage(config, memory_traits(hardware.name), room, layout);
+  const std::optional<std::string> lacking = shortage(config, memory_traits(hardware.name), room, layout);
   print_room(room, plan.fits(), hardware, space);
   if (lacking) warnings.push_back(*lacking);
   for (std::string& warning : space_warnings(space)) warnings.push_back(std::move(warning));

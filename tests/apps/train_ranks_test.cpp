@@ -114,15 +114,16 @@ TEST_F(Ranks, ShareWeightsWhateverIsMadeOfThem) {
 /// What a block's gradients or weights take to travel lies beside the computation of another block.
 TEST_F(Ranks, ATraceShowsWhatTravelsBesideComputation) {
   const std::string file = folder_.file("trace.json");
-  const Outcome run = run_ranks(2, run_of(kLlama, "nvfp4", "run",
-                                          {"parallel.zero=3", "run.trace=" + file, "run.trace_steps=2"}));
+  const Outcome run = run_ranks(
+      2, run_of(kLlama, "nvfp4", "run", {"parallel.zero=3", "run.trace=" + file, "run.trace_steps=2"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   struct Part {
     std::string name;
     double begin, end;
   };
   std::map<std::pair<int, bool>, std::vector<Part>> parts;  // by rank, and whether it is computed
-  for (const nlohmann::json& event : nlohmann::json::parse(read_file(file)).at("traceEvents")) {
+  const nlohmann::json trace = nlohmann::json::parse(read_file(file));
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
     if (event.at("ph") == "M") continue;
     const double begin = event.at("ts");
     parts[{event.at("pid"), event.at("tid") == 0}].push_back(

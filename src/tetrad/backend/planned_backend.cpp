@@ -55,9 +55,7 @@ PlannedBackend::PlannedBackend() : addresses_(std::make_shared<Addresses>()) {}
 
 std::int64_t PlannedBackend::peak_memory() const { return static_cast<std::int64_t>(addresses_->most()); }
 
-std::int64_t PlannedBackend::memory_in_use() const {
-  return static_cast<std::int64_t>(addresses_->in_use());
-}
+std::int64_t PlannedBackend::memory_in_use() const { return static_cast<std::int64_t>(addresses_->in_use()); }
 
 Buffer PlannedBackend::allocate(std::size_t bytes) {
   return Buffer(addresses_->take(bytes), bytes, addresses_);
@@ -69,8 +67,8 @@ std::span<const std::byte> PlannedBackend::readable(std::span<const std::byte> m
   return copy.span<const std::byte>();
 }
 
-QuantStats PlannedBackend::quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
-                                    QuantizedTensor& quantized) {
+QuantStats PlannedBackend::quantize(const MatrixView& x, const QuantSpec& spec,
+                                    const QuantizeOptions& options, QuantizedTensor& quantized) {
   const std::int64_t rows = spec.axis == 0 ? x.cols : x.rows;
   const std::int64_t cols = spec.axis == 0 ? x.rows : x.cols;
   const PackedSize size = packed_size(spec, rows, cols);

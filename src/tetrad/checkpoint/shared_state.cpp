@@ -17,8 +17,8 @@
 namespace tetrad {
 namespace {
 
-constexpr int kRequests = 0;     // the channel to other ranks; their replies to thread t take channel
-constexpr int kFirstReplies = 1; // kFirstReplies + t
+constexpr int kRequests = 0;      // the channel to other ranks; their replies to thread t take channel
+constexpr int kFirstReplies = 1;  // kFirstReplies + t
 
 }  // namespace
 
@@ -100,8 +100,7 @@ SharedState::SharedState(Backend& backend, Messages& messages, const Place& plac
     }
     return;
   }
-  void* const first =
-      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const first = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (first == MAP_FAILED) {
     const int code = errno;
     let_others_go();

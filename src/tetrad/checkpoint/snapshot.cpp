@@ -149,7 +149,8 @@ SharedTensor shared_tensor(const Parameter& parameter, const Tensor& own, int ra
   SharedTensor shared{own.bytes(), {}};
   for (int rank = 0; rank < ranks; ++rank) {  // where nothing is shared, the first has it for all
     RowBand band{0, rank == 0 ? parameter.rows() : 0};
-    if (parameter.shards != nullptr) band = parameter.shards->bands(parameter)[static_cast<std::size_t>(rank)];
+    if (parameter.shards != nullptr)
+      band = parameter.shards->bands(parameter)[static_cast<std::size_t>(rank)];
     shared.ends.push_back((rank == 0 ? 0 : shared.ends.back()) + static_cast<std::size_t>(band.count) * row);
   }
   return shared;
@@ -173,16 +174,17 @@ CheckpointContents make_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, co
 CheckpointContents make_shared_snapshot(Decoder& decoder, AdamWOptimizer& optimizer, const RunState& state,
                                         const SnapshotTexts& texts, SnapshotMessages& messages) {
   const Communicator& ranks = decoder.shards()->ranks();
-  TETRAD_CHECK(messages.way,
-               "this MPI cannot be called by several threads at once (MPI_THREAD_MULTIPLE), which checkpoints "
-               "of weights that ranks share need: use one that can, or parallel.zero=0");
+  TETRAD_CHECK(
+      messages.way,
+      "this MPI cannot be called by several threads at once (MPI_THREAD_MULTIPLE), which checkpoints "
+      "of weights that ranks share need: use one that can, or parallel.zero=0");
   std::vector<SharedTensor> tensors;
   for_each_tensor(decoder, optimizer,
                   [&](const char* /*file*/, const Parameter& parameter, const char* /*suffix*/,
                       const Tensor& of) { tensors.push_back(shared_tensor(parameter, of, ranks.size())); });
   const auto shared = std::make_shared<SharedState>(
-      decoder.backend(), *messages.way,
-      SharedState::Place{ranks.rank(), ranks.size(), ++messages.snapshots}, std::move(tensors));
+      decoder.backend(), *messages.way, SharedState::Place{ranks.rank(), ranks.size(), ++messages.snapshots},
+      std::move(tensors));
   CheckpointContents contents = texts_of(state, texts);
   contents.memory = shared;
   if (ranks.rank() != 0) return contents;

@@ -300,11 +300,12 @@ void describe(V& v, TrainConfig& c) {
 
 template <class V>
 void describe(V& v, ParallelConfig& c) {
-  v.field("zero", c.zero,
-          "what several ranks share instead of each having it whole (ZeRO): 0: nothing; 1: f32 weights and "
-          "moments, of which each has some rows; 2: gradients, too; 3: and what products read of the weights, "
-          "which is gathered block by block. The results are the same",
-          between(0, 3));
+  v.field(
+      "zero", c.zero,
+      "what several ranks share instead of each having it whole (ZeRO): 0: nothing; 1: f32 weights and "
+      "moments, of which each has some rows; 2: gradients, too; 3: and what products read of the weights, "
+      "which is gathered block by block. The results are the same",
+      between(0, 3));
   v.field("gradient_wire", c.gradient_wire,
           "how the gradients of a group leave its rank: f32; or bf16, rounded once, which is half as much to "
           "send. The results are those of one rank with the same setting",

@@ -214,9 +214,7 @@ std::vector<std::int64_t> moment_sizes(const std::vector<ParameterSize>& paramet
 }
 
 /// The part of a matrix that the one of so many ranks has that has most.
-double largest_share(int shards) {
-  return as_double(ceil_div(std::int64_t{kPieces}, shards)) / kPieces;
-}
+double largest_share(int shards) { return as_double(ceil_div(std::int64_t{kPieces}, shards)) / kPieces; }
 
 /// What that one has.
 std::vector<ParameterSize> own_part(std::vector<ParameterSize> parameters, int shards) {

@@ -40,9 +40,9 @@ struct MemoryCase {
   std::int64_t batch;  //!< sequences of a microbatch
   std::int64_t sequence;
   DType storage = DType::bf16;
-  int waiting_gradients = 0;  //!< copies of the gradients besides those that microbatches add to
-  int ranks = 1;              //!< this is one of those
-  std::int64_t zero = 0;      //!< what they share (parallel.zero)
+  int waiting_gradients = 0;         //!< copies of the gradients besides those that microbatches add to
+  int ranks = 1;                     //!< this is one of those
+  std::int64_t zero = 0;             //!< what they share (parallel.zero)
   bool groups_travel_alone = false;  //!< then only what a rank adds up waits
   std::int64_t exchange = 0;         //!< bytes
   MemoryLevers levers = {};

@@ -12,7 +12,7 @@ std::vector<GradientUnit> units_of_backward_pass(const ModelConfig& config) {
   std::vector<GradientUnit> units(blocks + 2);
   std::size_t index = 0;
   for (const ParameterSpec& spec : model_parameters(config)) {
-    const std::size_t unit = spec.block >= 0 ? blocks - static_cast<std::size_t>(spec.block)
+    const std::size_t unit = spec.block >= 0                   ? blocks - static_cast<std::size_t>(spec.block)
                              : spec.name == "embedding.weight" ? blocks + 1
                                                                : 0;
     units[unit].push_back(index++);

@@ -81,8 +81,8 @@ WeightForm& Linear::start_form(const LinearCall& call, Operand operand, CachedWe
   if (operand == Operand::dgrad_w && call.precision.dgrad_requantizes()) {
     weight_operand(call, Operand::fprop_w, fprop_weight_, statistics_wanted);
     const PassingForm* const fprop = passing_form(Operand::fprop_w);
-    const MatrixView values = linear_weight_values(
-        again, fprop != nullptr ? fprop->form : fprop_weight_.form, storage_, scratch_.operands());
+    const MatrixView values = linear_weight_values(again, fprop != nullptr ? fprop->form : fprop_weight_.form,
+                                                   storage_, scratch_.operands());
     linear_weight(again, operand, values, storage_, form, weight_form_);
     return form;
   }
@@ -90,9 +90,12 @@ WeightForm& Linear::start_form(const LinearCall& call, Operand operand, CachedWe
     linear_weight(call, operand, weight_.value.const_view(), storage_, form, weight_form_);
     return form;
   }
-  const WeightShards::FormCall op{again,    operand,
-                                  weight_,  storage_,
-                                  statistics_wanted && !current, passing != nullptr ? &cached.form : nullptr};
+  const WeightShards::FormCall op{again,
+                                  operand,
+                                  weight_,
+                                  storage_,
+                                  statistics_wanted && !current,
+                                  passing != nullptr ? &cached.form : nullptr};
   if (passing != nullptr)
     passing->gathering = weight_.shards->start_form(op, form);
   else
@@ -116,8 +119,7 @@ void Linear::fetch(const Pass& pass, bool backward) {
       start_form(call, operand, cached, false);
   };
   const bool computes_again = place_ == Place::first && keep_ == Keep::nothing;
-  if (!backward || computes_again || precision.weight_form_shared())
-    start(Operand::fprop_w, fprop_weight_);
+  if (!backward || computes_again || precision.weight_form_shared()) start(Operand::fprop_w, fprop_weight_);
   if (backward && !precision.weight_form_shared() && !precision.dgrad_requantizes())
     start(Operand::dgrad_w, dgrad_weight_);
 }

@@ -32,8 +32,8 @@ struct Pass {
   float z_loss = 0;        //!< CrossEntropy::z_loss
   Trace* trace = nullptr;
   GradientListener* gradients = nullptr;  //!< told of the backward pass; null: nobody is
-  bool training = false;  //!< keep what the backward pass needs
-  bool again = false;     //!< part of a forward pass is repeated: nothing is noted a second time
+  bool training = false;                  //!< keep what the backward pass needs
+  bool again = false;  //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;
   bool telemetry_in_step = false;                 //!< in some pass of this step, of any rank
   bool every_element = false;                     //!< behind the telemetry, instead of a sample

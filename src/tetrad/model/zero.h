@@ -7,8 +7,9 @@
 namespace tetrad {
 
 // Each is shared from this number on.
-inline constexpr std::int64_t kSharesWeights = 1;    //!< in f32, and their moments
-inline constexpr std::int64_t kSharesGradients = 2;  //!< of a rank whole only while the backward pass is there
-inline constexpr std::int64_t kSharesForms = 3;      //!< what products read of the weights
+inline constexpr std::int64_t kSharesWeights = 1;  //!< in f32, and their moments
+inline constexpr std::int64_t kSharesGradients =
+    2;                                           //!< of a rank whole only while the backward pass is there
+inline constexpr std::int64_t kSharesForms = 3;  //!< what products read of the weights
 
 }  // namespace tetrad

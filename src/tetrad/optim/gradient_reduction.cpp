@@ -85,8 +85,7 @@ std::span<float> GradientReduction::own_part(std::size_t index) const {
   return {sums + (part.first - parameter.first_element()), static_cast<std::size_t>(part.count)};
 }
 
-std::vector<std::vector<std::span<std::byte>>> GradientReduction::to_send(std::size_t leg,
-                                                                          std::size_t unit) {
+std::vector<std::vector<std::span<std::byte>>> GradientReduction::to_send(std::size_t leg, std::size_t unit) {
   std::vector<std::vector<std::span<std::byte>>> all(parameters_.size());
   if (leg > 0) {  // what was added up on the one before
     std::span<std::byte> next = memory_[leg - 1].sums.span<std::byte>();
@@ -168,8 +167,7 @@ void GradientReduction::start(std::size_t unit) {
     for (const std::size_t p : units_[unit]) {
       const std::array<const void*, 1> part = {rounded[p].front().data()};
       const std::span<float> own = own_part(p);
-      backend_.ordered_sum(
-          {.parts = part, .dtype = wire_, .out = own.data(), .size = std::ssize(own)});
+      backend_.ordered_sum({.parts = part, .dtype = wire_, .out = own.data(), .size = std::ssize(own)});
     }
   }
   added_(unit);
@@ -187,8 +185,8 @@ void GradientReduction::start_gather(std::size_t unit) {
     float* const sums = parameters_[p]->summed_gradient(0);
     PartsOfRanks& parts = tensors.emplace_back();
     for (const RowBand& part : parts_[p])
-      parts.push_back(std::as_writable_bytes(
-          std::span(sums + part.first, static_cast<std::size_t>(part.count))));
+      parts.push_back(
+          std::as_writable_bytes(std::span(sums + part.first, static_cast<std::size_t>(part.count))));
   }
   if (!tensors.empty()) last_gather_ = routes_.start_gather(std::move(tensors));
 }

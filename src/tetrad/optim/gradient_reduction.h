@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The gradients of all ranks become their sum, a unit of the backward pass at a time and while that goes on.
-// Transports move parts of them, which are added in the order of ranks' tree: the sum is that of one rank with
-// everybody's groups (ops/ordered_sum.h). Of a matrix that ranks share each gets the sum of its own rows; of
-// anything else every rank gets all of it.
+// Transports move parts of them, which are added in the order of ranks' tree: the sum is that of one rank
+// with everybody's groups (ops/ordered_sum.h). Of a matrix that ranks share each gets the sum of its own
+// rows; of anything else every rank gets all of it.
 
 #include <cstddef>
 #include <cstdint>

@@ -16,10 +16,11 @@ int ranks_per_node(std::span<const std::string> hosts, std::int64_t asked) {
     return std::has_single_bit(static_cast<std::uint64_t>(count));
   };
   if (asked > 0) {
-    TETRAD_CHECK(asked >= all || (all % asked == 0 && is_power_of_two(asked)),
-                 "parallel.ranks_per_node is {}, and there are {} ranks: it must be a power of two that divides "
-                 "their number, so that sums stay those of one rank",
-                 asked, all);
+    TETRAD_CHECK(
+        asked >= all || (all % asked == 0 && is_power_of_two(asked)),
+        "parallel.ranks_per_node is {}, and there are {} ranks: it must be a power of two that divides "
+        "their number, so that sums stay those of one rank",
+        asked, all);
     return asked >= all ? all : static_cast<int>(asked);
   }
   const int count = place_of(0, hosts).local_size;

@@ -25,8 +25,9 @@ struct Leg {
 };
 
 /// How many neighbouring ranks are on a node: `asked`, or, if that is 0, as many as the names of hosts say,
-/// one for each rank. All ranks where parts had better go straight, because there is one node, or because sums
-/// over those of a node would not be in the order of the tree. Throws Error where so many cannot be asked for.
+/// one for each rank. All ranks where parts had better go straight, because there is one node, or because
+/// sums over those of a node would not be in the order of the tree. Throws Error where so many cannot be
+/// asked for.
 int ranks_per_node(std::span<const std::string> hosts, std::int64_t asked);
 
 /// A tensor in parts, by rank; each rank has its own.

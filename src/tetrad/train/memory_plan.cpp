@@ -221,7 +221,8 @@ Room room_for(const RunConfig& config, const Backend* backend) {
   return room;
 }
 
-MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room, const RankLayout& ranks) {
+MemoryPlan plan_memory(const Config& config, const MemoryTraits& traits, const Room& room,
+                       const RankLayout& ranks) {
   return Planner(config, traits, room, ranks).plan();
 }
 

@@ -51,7 +51,8 @@ MemoryPlan plan_memory(const Config& config, const Backend& backend, const RankL
 /// What does not fit, with what would help; nothing: it fits, or nobody knows.
 std::optional<std::string> shortage(const Config& config, const MemoryTraits& traits, const Room& room,
                                     const RankLayout& ranks = {});
-std::optional<std::string> shortage(const Config& config, const Backend& backend, const RankLayout& ranks = {});
+std::optional<std::string> shortage(const Config& config, const Backend& backend,
+                                    const RankLayout& ranks = {});
 
 /// One line: where things are, what is recomputed, and what that costs in each step, as a part of it where it
 /// is known how long one takes.

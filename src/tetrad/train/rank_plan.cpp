@@ -91,7 +91,8 @@ RankPlan plan_ranks(const Config& config, const RankLayout& layout) {
   auto& [backend, counting, routes, shards, decoder] = model;
   AdamWOptimizer optimizer(backend, decoder.parameters(), config.optim);
 
-  // Gradients travel with every group or once. What is between the first and the last time is always the same.
+  // Gradients travel with every group or once. What is between the first and the last time is always the
+  // same.
   GroupDeal deal = deal_groups(config, ranks);
   const std::int64_t times = deal.travel_alone ? deal.of_each() : 1;
   const std::int64_t counted = std::min<std::int64_t>(times, 3);
@@ -124,7 +125,8 @@ RankPlan plan_ranks(const Config& config, const RankLayout& layout) {
   gradients.finish();
   on_any(counting, false);
   StepRecord record;
-  for (std::int64_t i = 0; i < part.microbatches(); ++i) record.losses[i * ranks] = 1.0 / 3;  // as long as any
+  for (std::int64_t i = 0; i < part.microbatches(); ++i)
+    record.losses[i * ranks] = 1.0 / 3;  // as long as any
   share(counting, record);
   optimizer.step(1, 1, optimizer.inspect().norm);
   count(1);

@@ -13,7 +13,8 @@
 namespace tetrad {
 
 struct RankLayout {
-  RankLayout(int ranks = 1) : count(ranks), per_node(ranks) {}  // NOLINT(google-explicit-constructor): all on one
+  RankLayout(int ranks = 1)
+      : count(ranks), per_node(ranks) {}  // NOLINT(google-explicit-constructor): all on one
   RankLayout(int ranks, int ranks_per_node) : count(ranks), per_node(ranks_per_node) {}
 
   int count;

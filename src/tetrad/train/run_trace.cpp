@@ -46,8 +46,7 @@ void RunTrace::end_part(std::size_t index) {
 }
 
 void RunTrace::Lane::began(const CollectiveCall& call) {
-  open_[call.number] =
-      trace_.begin_part(fmt::format("{} {}", name_of(call.collective), call.number), line_);
+  open_[call.number] = trace_.begin_part(fmt::format("{} {}", name_of(call.collective), call.number), line_);
 }
 
 void RunTrace::Lane::ended(const CollectiveCall& call) {
@@ -75,8 +74,7 @@ std::string RunTrace::events() const {
   const int rank = routes_.ranks().rank();
   nlohmann::json events = nlohmann::json::array();
   const auto name = [&](const char* what, std::size_t line, const std::string& text) {
-    events.push_back(
-        {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", line}, {"args", {{"name", text}}}});
+    events.push_back({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", line}, {"args", {{"name", text}}}});
   };
   name("process_name", 0, fmt::format("rank {}", rank));
   name("thread_name", 0, "computes");

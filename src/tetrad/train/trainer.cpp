@@ -34,13 +34,13 @@ GroupDeal deal_groups(const Config& config, int ranks) {
   const std::int64_t groups = config.train.groups;
   const std::int64_t zero = config.parallel.zero;
   const GroupDeal deal{groups, ranks, zero >= kSharesGradients || config.parallel.gradient_wire != "f32"};
-  TETRAD_CHECK(deal.keeps_order(),
-               "train.groups is {}, which {} ranks cannot share so that the results stay those of one: use a "
-               "number of groups that is the number of ranks times {} (it is part of what a run computes, so "
-               "choose it for the most ranks that the run may ever have)",
-               groups, ranks,
-               deal.travel_alone ? "any number, for a number of ranks that is a power of two"
-                                 : "a power of two");
+  TETRAD_CHECK(
+      deal.keeps_order(),
+      "train.groups is {}, which {} ranks cannot share so that the results stay those of one: use a "
+      "number of groups that is the number of ranks times {} (it is part of what a run computes, so "
+      "choose it for the most ranks that the run may ever have)",
+      groups, ranks,
+      deal.travel_alone ? "any number, for a number of ranks that is a power of two" : "a power of two");
   TETRAD_CHECK(zero < kSharesGradients || ranks == 1 || groups == config.train.microbatches(),
                "parallel.zero is {}, for which each microbatch must be a group of its own, and a step has {} "
                "microbatches in {} groups: use train.groups={} (it is part of what a run computes) or "

@@ -8,10 +8,10 @@
 
 #include "tetrad/backend/cpu/activation.h"
 #include "tetrad/backend/cpu/adamw.h"
+#include "tetrad/backend/cpu/amaxes.h"
 #include "tetrad/backend/cpu/attention.h"
 #include "tetrad/backend/cpu/centring.h"
 #include "tetrad/backend/cpu/decode.h"
-#include "tetrad/backend/cpu/amaxes.h"
 #include "tetrad/backend/cpu/deviation.h"
 #include "tetrad/backend/cpu/elementwise.h"
 #include "tetrad/backend/cpu/embedding.h"

@@ -24,7 +24,8 @@ __global__ void amaxes_kernel(const Amaxes::Tensor* tensors, std::uint32_t* bits
 void amaxes(Device& device, const Amaxes& op) {
   if (op.tensors.empty()) return;
   check(cudaMemsetAsync(op.bits, 0, op.tensors.size() * sizeof(std::uint32_t), device.stream()));
-  amaxes_kernel<<<grid_for(op.tensors), kListThreads, 0, device.stream()>>>(upload(device, op.tensors), op.bits);
+  amaxes_kernel<<<grid_for(op.tensors), kListThreads, 0, device.stream()>>>(upload(device, op.tensors),
+                                                                            op.bits);
   check_launch();
 }
 
