@@ -33,8 +33,9 @@ struct SharedState::Request {
 
 /// Before the bytes, of which there are none after an error.
 struct SharedState::Reply {
-  std::uint64_t is_read = 0;
-  std::array<char, 248> error = {};
+  std::uint64_t number = 0;
+  std::uint64_t size = 0;
+  std::array<char, 240> error = {};
 };
 
 class SharedState::Reader final : public MemoryReader {
@@ -71,11 +72,27 @@ class SharedState::Reader final : public MemoryReader {
     const Request request{state_.place_.number, static_cast<std::uint64_t>(thread_), tensor, offset,
                           out.size()};
     state_.messages_.send(rank, kRequests, std::as_bytes(std::span(&request, 1)));
-    Reply reply;
-    const int channel = kFirstReplies + thread_;
-    state_.messages_.receive(rank, channel, std::as_writable_bytes(std::span(&reply, 1)));
-    if (reply.is_read == 0) fail("rank {}: {}", rank, reply.error.data());
-    state_.messages_.receive(rank, channel, out);
+    const Reply reply = next_reply(rank);
+    if (reply.size == 0) fail("rank {}: {}", rank, reply.error.data());
+    receive(rank, out);
+  }
+
+  Reply next_reply(int rank) const {
+    while (true) {
+      Reply reply;
+      receive(rank, std::as_writable_bytes(std::span(&reply, 1)));
+      if (reply.number == state_.place_.number) return reply;
+      // What was waited for in vain when an earlier checkpoint was written.
+      Buffer late(reply.size);
+      if (reply.size > 0) receive(rank, late.span<std::byte>());
+    }
+  }
+
+  void receive(int rank, std::span<std::byte> bytes) const {
+    const std::chrono::milliseconds patience = state_.place_.patience;
+    if (!state_.messages_.receive(rank, kFirstReplies + thread_, bytes, patience))
+      fail("rank {} has not sent its part for {:.0f} s", rank,
+           std::chrono::duration<double>(patience).count());
   }
 
   SharedState& state_;
@@ -144,17 +161,17 @@ void SharedState::answer() try {
     if (request.number != place_.number) continue;  // the end of one that this rank could not begin
     if (request.size == 0) return;
     const int channel = kFirstReplies + static_cast<int>(request.thread);
-    Reply reply;
+    Reply reply{.number = place_.number};
     std::span<const std::byte> bytes;
     try {
       if (failpoint_fails("checkpoint.read")) fail_errno("cannot read a tensor");
       bytes = own_reader_->read(tensors_[request.tensor].own.subspan(request.offset, request.size));
-      reply.is_read = 1;
+      reply.size = bytes.size();
     } catch (const Error& error) {
       std::strncpy(reply.error.data(), error.what(), reply.error.size() - 1);
     }
     messages_.send(0, channel, std::as_bytes(std::span(&reply, 1)));
-    if (reply.is_read != 0) messages_.send(0, channel, bytes);
+    if (reply.size > 0) messages_.send(0, channel, bytes);
   }
 } catch (const Error&) {  // rank 0 is gone, and the launcher ends this one
 }

@@ -4,6 +4,7 @@
 // the rank that has it, when it needs it, so that nobody has room for more than a few pieces. The others
 // answer on a thread of their own while they train.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,7 +31,8 @@ class SharedState {
   struct Place {
     int rank;
     int ranks;
-    std::uint64_t number;  //!< another one each time
+    std::uint64_t number;                //!< another one each time
+    std::chrono::milliseconds patience;  //!< with a rank that does not answer
   };
 
   /// On ranks other than 0, answers from here on.

@@ -183,7 +183,8 @@ CheckpointContents make_shared_snapshot(Decoder& decoder, AdamWOptimizer& optimi
                   [&](const char* /*file*/, const Parameter& parameter, const char* /*suffix*/,
                       const Tensor& of) { tensors.push_back(shared_tensor(parameter, of, ranks.size())); });
   const auto shared = std::make_shared<SharedState>(
-      decoder.backend(), *messages.way, SharedState::Place{ranks.rank(), ranks.size(), ++messages.snapshots},
+      decoder.backend(), *messages.way,
+      SharedState::Place{ranks.rank(), ranks.size(), ++messages.snapshots, messages.patience},
       std::move(tensors));
   CheckpointContents contents = texts_of(state, texts);
   contents.memory = shared;

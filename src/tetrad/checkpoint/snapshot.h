@@ -3,6 +3,7 @@
 // A run's complete state as files of a checkpoint, and back: model.safetensors, optimizer.safetensors,
 // state.json, config.yaml and, if the model has one, tokenizer.json.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -61,7 +62,8 @@ struct SnapshotTexts {
 /// How ranks bring their parts of a snapshot together.
 struct SnapshotMessages {
   std::unique_ptr<Messages> way;
-  std::uint64_t snapshots = 0;  //!< so far
+  std::chrono::milliseconds patience;  //!< with a rank that does not answer
+  std::uint64_t snapshots = 0;         //!< so far
 };
 
 /// The tensors are borrowed from decoder and optimizer: to be read before the next update. Nothing is copied.

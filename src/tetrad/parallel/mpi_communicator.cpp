@@ -65,11 +65,12 @@ class MpiMessages final : public Messages {
     finish(request);
   }
 
-  void receive(int from, int channel, std::span<std::byte> bytes) override {
+  bool receive(int from, int channel, std::span<std::byte> bytes,
+               std::optional<std::chrono::milliseconds> patience) override {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Irecv(bytes.data(), size_of(bytes), MPI_BYTE, from, channel, communicator_, &request),
           "receive");
-    finish(request);
+    return finish(request, patience);
   }
 
  private:
@@ -84,14 +85,25 @@ class MpiMessages final : public Messages {
 
   /// MPI's own waiting would keep a core busy, which those who compute need. Messages that follow each other
   /// closely are not made to wait.
-  static void finish(MPI_Request& request) {
-    constexpr int kPatience = 200;
-    int is_done = 0;
-    for (int tries = 0; is_done == 0; ++tries) {
+  static bool finish(MPI_Request& request, std::optional<std::chrono::milliseconds> patience = std::nullopt) {
+    constexpr int kTriesAtOnce = 200;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int tries = 0;; ++tries) {
+      int is_done = 0;
       check(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "end");
-      if (is_done == 0 && tries < kPatience) std::this_thread::yield();
-      if (is_done == 0 && tries >= kPatience) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      if (is_done != 0) return true;
+      if (patience && std::chrono::steady_clock::now() - begin > *patience) break;
+      if (tries < kTriesAtOnce)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
+    MPI_Cancel(&request);
+    MPI_Status status;
+    int is_cancelled = 0;
+    MPI_Wait(&request, &status);
+    MPI_Test_cancelled(&status, &is_cancelled);
+    return is_cancelled == 0;
   }
 
   std::shared_ptr<Session> session_;

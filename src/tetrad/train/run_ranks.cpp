@@ -45,6 +45,11 @@ class Sign {
 
 }  // namespace
 
+std::chrono::milliseconds patience_between_ranks(const RunConfig& config) {
+  constexpr double kMillisecondsPerMinute = 60'000;
+  return std::chrono::milliseconds(std::llround(config.rank_minutes * kMillisecondsPerMinute));
+}
+
 RunFolder hold_for_all(Communicator& ranks, const fs::path& path, const std::function<RunFolder()>& hold) {
   std::optional<RunFolder> folder;
   std::optional<Sign> sign;
@@ -61,11 +66,8 @@ RunFolder hold_for_all(Communicator& ranks, const fs::path& path, const std::fun
 }
 
 std::unique_ptr<Watchdog> watch_ranks(Communicator& ranks, const RunConfig& config) {
-  constexpr double kMillisecondsPerMinute = 60'000;
   WatchdogOptions options{
-      .rank = ranks.rank(),
-      .host = host_name(),
-      .time_out = std::chrono::milliseconds(std::llround(config.rank_minutes * kMillisecondsPerMinute))};
+      .rank = ranks.rank(), .host = host_name(), .time_out = patience_between_ranks(config)};
   if (ranks.size() > 1)
     options.tell = [](const std::string& message) { fmt::print(stderr, "tetrad: {}\n", message); };
   return std::make_unique<Watchdog>(

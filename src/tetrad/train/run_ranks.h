@@ -2,6 +2,7 @@
 #pragma once
 // What the ranks of a run share besides its steps: its folder, and a watch on each other.
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -12,6 +13,10 @@
 #include "tetrad/train/run_folder.h"
 
 namespace tetrad {
+
+/// run.rank_minutes. Who waits for one rank alone and then says which does so after half of it, before all
+/// others say that they wait.
+std::chrono::milliseconds patience_between_ranks(const RunConfig& config);
 
 /// The first rank holds the folder, with `hold`, for all. Throws SharedError where that throws, or where
 /// another rank does not see the same folder under this path.

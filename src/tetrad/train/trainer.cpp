@@ -19,6 +19,7 @@
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 #include "tetrad/train/resume.h"
+#include "tetrad/train/run_ranks.h"
 
 namespace tetrad {
 namespace {
@@ -109,7 +110,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
                plan_.levers, shards_.get()),
       optimizer_(backend, decoder_.parameters(), config.optim, plan_.host_moments,
                  config.train.rounding_seed()),
-      messages_{shards_ ? ranks.messages() : nullptr},
+      messages_{shards_ ? ranks.messages() : nullptr, patience_between_ranks(config.run) / 2},
       gradients_(backend, routes_, decoder_.parameters(), decoder_.gradient_units(), deal_,
                  gradient_wire(config)),
       saver_(folder_, config.train, ranks, log),
