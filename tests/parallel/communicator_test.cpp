@@ -8,7 +8,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <limits>
+#include <memory>
+#include <string>
+#include <thread>
 
 #include "parallel/world.h"
 #include "support/matrices.h"
@@ -166,6 +170,43 @@ TEST_P(Collectives, ShareAndBroadcast) {
   }
   EXPECT_THROW(ranks().broadcast({}, size()), Error);
   ranks().barrier();
+}
+
+/// From a thread of its own on each rank, while collectives go on.
+TEST_P(Collectives, MessagesPassBesideThem) {
+  if (size() == 1) GTEST_SKIP() << "nobody to send to";
+  const std::unique_ptr<Messages> messages = ranks().messages();
+  ASSERT_TRUE(messages);
+  constexpr std::size_t kSize = 100'000;
+  constexpr int kTimes = 20;
+  const int next = (rank() + 1) % size();
+  const int before = (rank() + size() - 1) % size();
+  std::thread sender([&] {
+    for (int i = 0; i < kTimes; ++i) messages->send(next, i % 3, message(rank(), i, kSize));
+  });
+  std::thread receiver([&] {
+    for (int i = 0; i < kTimes; ++i) {
+      Bytes bytes(kSize);
+      EXPECT_TRUE(messages->receive(before, i % 3, bytes));
+      EXPECT_EQ(bytes, message(before, i, kSize));
+    }
+  });
+  for (int i = 0; i < kTimes; ++i) EXPECT_EQ(ranks().share(std::to_string(rank())).size(), count());
+  sender.join();
+  receiver.join();
+}
+
+TEST_P(Collectives, WaitForAMessageOnlySoLong) {
+  if (size() == 1) GTEST_SKIP() << "nobody to wait for";
+  const std::unique_ptr<Messages> messages = ranks().messages();
+  ASSERT_TRUE(messages);
+  const int other = (rank() + 1) % size();
+  Bytes bytes(3);
+  EXPECT_FALSE(messages->receive(other, 0, bytes, std::chrono::milliseconds(30)));
+  ranks().barrier();  // nobody sends before all have waited
+  messages->send((rank() + size() - 1) % size(), 0, message(rank(), 0, 3));
+  EXPECT_TRUE(messages->receive(other, 0, bytes, std::chrono::minutes(1)));
+  EXPECT_EQ(bytes, message(other, 0, 3));
 }
 
 TEST_P(Collectives, SomeRanksHaveACommunicatorOfTheirOwn) {

@@ -17,6 +17,7 @@ class Messages {
   virtual ~Messages() = default;
 
   /// Messages of a channel, from one rank to one, arrive in the order in which they were sent. At most 2 GiB.
+  /// May wait until somebody receives it.
   virtual void send(int to, int channel, std::span<const std::byte> bytes) = 0;
   /// Waits for a message of this length, if nothing else is said for ever. False if there was none in time.
   virtual bool receive(int from, int channel, std::span<std::byte> bytes,
