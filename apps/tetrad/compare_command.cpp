@@ -33,7 +33,7 @@
 #include "tetrad/recipe/config.h"
 #include "tetrad/train/origin.h"
 #include "tetrad/train/preflight.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/run_parts.h"
 #include "version.h"
 #include "world.h"
 

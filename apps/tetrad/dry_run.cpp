@@ -17,8 +17,10 @@
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/preflight.h"
 #include "tetrad/train/rank_plan.h"
+#include "tetrad/train/run_log.h"
+#include "tetrad/train/run_parts.h"
+#include "tetrad/train/schedule.h"
 #include "tetrad/train/step_time.h"
-#include "tetrad/train/trainer.h"
 
 namespace tetrad::app {
 namespace {

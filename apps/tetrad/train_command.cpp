@@ -27,6 +27,7 @@
 #include "tetrad/train/preflight.h"
 #include "tetrad/train/resume.h"
 #include "tetrad/train/run_folder.h"
+#include "tetrad/train/run_parts.h"
 #include "tetrad/train/run_ranks.h"
 #include "tetrad/train/trainer.h"
 #include "version.h"

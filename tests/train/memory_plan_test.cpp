@@ -13,7 +13,7 @@
 #include "tetrad/model/flops.h"
 #include "tetrad/model/presets.h"
 #include "tetrad/ops/adamw.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/run_parts.h"
 
 namespace tetrad::testing::memory_plan_test {
 namespace {

@@ -8,7 +8,7 @@
 #include "tetrad/backend/memory.h"
 #include "tetrad/data/token_file.h"
 #include "tetrad/model/presets.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/run_parts.h"
 
 namespace tetrad::testing::preflight_test {
 namespace {

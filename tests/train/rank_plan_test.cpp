@@ -17,7 +17,7 @@
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/parallel/counting_communicator.h"
 #include "tetrad/train/memory_plan.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/run_parts.h"
 
 namespace tetrad::testing::rank_plan_test {
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/compare/judgement.h"
+#include "tetrad/train/schedule.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +9,6 @@
 #include <map>
 #include <numeric>
 #include <utility>
-
-#include "tetrad/train/trainer.h"
 
 namespace tetrad {
 namespace {

@@ -14,6 +14,7 @@
 #include "tetrad/parallel/agreement.h"
 #include "tetrad/plot/run_metrics.h"
 #include "tetrad/train/memory_plan.h"
+#include "tetrad/train/run_parts.h"
 
 namespace tetrad {
 namespace {

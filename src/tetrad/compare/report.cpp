@@ -15,7 +15,7 @@
 #include "tetrad/model/estimate.h"
 #include "tetrad/plot/text.h"
 #include "tetrad/train/preflight.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/schedule.h"
 
 namespace tetrad {
 namespace {

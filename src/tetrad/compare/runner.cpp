@@ -13,6 +13,7 @@
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/parallel/agreement.h"
 #include "tetrad/train/run_folder.h"
+#include "tetrad/train/run_parts.h"
 #include "tetrad/train/run_ranks.h"
 #include "tetrad/train/trainer.h"
 

@@ -12,7 +12,6 @@
 #include "tetrad/io/sha256.h"
 #include "tetrad/train/preflight.h"
 #include "tetrad/train/resume.h"
-#include "tetrad/train/trainer.h"
 
 namespace tetrad {
 namespace {

@@ -10,7 +10,8 @@
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/eval/loaded_model.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/run_parts.h"
+#include "tetrad/train/schedule.h"
 
 namespace tetrad {
 namespace {

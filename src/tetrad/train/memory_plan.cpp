@@ -17,7 +17,7 @@
 #include "tetrad/model/flops.h"
 #include "tetrad/model/parameter_table.h"
 #include "tetrad/optim/adamw_optimizer.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/run_parts.h"
 
 namespace tetrad {
 namespace {

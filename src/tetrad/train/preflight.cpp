@@ -13,7 +13,8 @@
 #include "tetrad/model/estimate.h"
 #include "tetrad/model/parameter_table.h"
 #include "tetrad/optim/adamw_optimizer.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/run_saver.h"
+#include "tetrad/train/schedule.h"
 
 namespace tetrad {
 namespace {

@@ -11,8 +11,8 @@
 #include "tetrad/optim/gradient_sum.h"
 #include "tetrad/parallel/agreement.h"
 #include "tetrad/parallel/counting_communicator.h"
+#include "tetrad/train/run_parts.h"
 #include "tetrad/train/step_record.h"
-#include "tetrad/train/trainer.h"
 
 namespace tetrad {
 namespace {

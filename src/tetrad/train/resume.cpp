@@ -6,7 +6,7 @@
 
 #include "tetrad/core/error.h"
 #include "tetrad/io/sha256.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/schedule.h"
 
 namespace tetrad {
 

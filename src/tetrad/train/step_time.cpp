@@ -10,7 +10,7 @@
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/train/memory_plan.h"
 #include "tetrad/train/run_log.h"
-#include "tetrad/train/trainer.h"
+#include "tetrad/train/run_parts.h"
 
 namespace tetrad {
 namespace {

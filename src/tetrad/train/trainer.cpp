@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
@@ -19,6 +18,7 @@
 #include "tetrad/tokenizer/bpe.h"
 #include "tetrad/tokenizer/tokenizer_json.h"
 #include "tetrad/train/resume.h"
+#include "tetrad/train/run_parts.h"
 #include "tetrad/train/run_ranks.h"
 
 namespace tetrad {
@@ -30,63 +30,6 @@ std::string with_unit(double value) {
 }
 
 }  // namespace
-
-GroupDeal deal_groups(const Config& config, int ranks) {
-  const std::int64_t groups = config.train.groups;
-  const std::int64_t zero = config.parallel.zero;
-  const GroupDeal deal{groups, ranks, zero >= kSharesGradients || config.parallel.gradient_wire != "f32"};
-  TETRAD_CHECK(
-      deal.keeps_order(),
-      "train.groups is {}, which {} ranks cannot share so that the results stay those of one: use a "
-      "number of groups that is the number of ranks times {} (it is part of what a run computes, so "
-      "choose it for the most ranks that the run may ever have)",
-      groups, ranks,
-      deal.travel_alone ? "any number, for a number of ranks that is a power of two" : "a power of two");
-  TETRAD_CHECK(zero < kSharesGradients || ranks == 1 || groups == config.train.microbatches(),
-               "parallel.zero is {}, for which each microbatch must be a group of its own, and a step has {} "
-               "microbatches in {} groups: use train.groups={} (it is part of what a run computes) or "
-               "parallel.zero=1",
-               zero, config.train.microbatches(), groups, config.train.microbatches());
-  return deal;
-}
-
-std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Routes& routes) {
-  const int ranks = routes.ranks().size();
-  if (config.parallel.zero == 0 || ranks == 1) return nullptr;
-  TETRAD_CHECK(ranks <= kPieces,
-               "parallel.zero is {}, and {} ranks are more than the {} that can share a matrix: use "
-               "parallel.zero=0 or fewer ranks",
-               config.parallel.zero, ranks, kPieces);
-  return std::make_unique<WeightShards>(backend, routes, config.parallel.zero);
-}
-
-DType gradient_wire(const Config& config) {
-  return config.parallel.gradient_wire == "bf16" ? DType::bf16 : DType::f32;
-}
-
-MemoryCase memory_case(const Config& config, const RankLayout& ranks) {
-  const TrainConfig& train = config.train;
-  const GroupDeal deal = deal_groups(config, ranks.count);
-  return {.batch = train.microbatch > 0 ? train.microbatch : train.batch,
-          .sequence = train.sequence,
-          .storage = storage_type(config.precision),
-          .waiting_gradients = waiting_gradients(deal.of_each()),
-          .ranks = ranks.count,
-          .zero = config.parallel.zero,
-          .groups_travel_alone = deal.travel_alone,
-          .exchange = exchange_memory(config, ranks),
-          .telemetry = train.telemetry_every > 0,
-          .document_mask = config.data.document_mask,
-          .moments = moment_storage(config.optim)};
-}
-
-Dataset open_dataset(Threads& threads, const Config& config) {
-  return Dataset(threads, config.data,
-                 {.sequence = config.train.sequence,
-                  .vocab = config.model.vocab,
-                  .samples = step_count(config.train) * config.train.batch,
-                  .seed = config.train.data_seed()});
-}
 
 Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, std::string build,
                  const RunFolder& folder, Backend& backend, Communicator& ranks, RunLog& log)
@@ -127,163 +70,6 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
   state_.build = std::move(build);
   state_.identity = {folder.id(), settings_hash(config_), dataset_.hashes(), folder.branch()};
   for (const auto& [name, value] : decoder_.backend().bits_depend_on()) state_.bits_depend_on[name] = value;
-}
-
-void Trainer::start() {
-  if (state_.identity.branch) return branch_off(*state_.identity.branch);
-  if (config_.train.from.empty())
-    decoder_.initialize(config_.train.init_seed());
-  else
-    take_weights(config_.train.from);
-  open_metrics(-1);
-  saver_.restart_clock();
-  if (saves_ends_) save(true);
-  const HealthConfig& health = config_.train.health;
-  if ((health.policy == "rollback" || health.on_spike == "rollback") && config_.train.checkpoint.every == 0)
-    log_.say(
-        "WARNING: train.health asks for rollbacks, but without train.checkpoint.every they go back to step "
-        "0");
-}
-
-/// The weights alone: moments, step and order of the data begin anew.
-void Trainer::take_weights(const std::filesystem::path& from) {
-  OpenCheckpoint open;  // held by rank 0
-  on_first(ranks_, [&] {
-    std::vector<CheckpointProblem> problems;
-    open = open_checkpoint(from, problems);
-    say_problems(problems);
-  });
-  const std::filesystem::path checkpoint = from_first(ranks_, open.path().string());
-  const std::string hash = load_state(checkpoint).tokenizer_hash;
-  TETRAD_CHECK(hash.empty() || dataset_.tokenizer_hash().empty() || hash == dataset_.tokenizer_hash(),
-               "the data was made with another tokenizer ({}) than the weights in {} ({}): prepare it with "
-               "theirs (tetrad data prepare --tokenizer)",
-               dataset_.tokenizer_hash(), checkpoint.string(), hash);
-  load_weights(checkpoint, decoder_);
-  log_.say("weights from {}", checkpoint.string());
-}
-
-/// Weights, moments, step, cursors of the data and the past of the loss.
-void Trainer::branch_off(const BranchPoint& from) {
-  OpenCheckpoint open;  // held by rank 0
-  on_first(ranks_, [&] {
-    std::vector<CheckpointProblem> problems;
-    open = open_checkpoint(from.checkpoint, problems);
-    TETRAD_CHECK(branch_point(open.path()).sha256 == from.sha256,
-                 "{} is no longer the checkpoint that this run was to branch off from", from.checkpoint);
-  });
-  const std::filesystem::path checkpoint = from_first(ranks_, open.path().string());
-  load(checkpoint, GoesOn::as_branch);
-  saver_.restart_clock();
-  open_metrics(-1);
-  log_.say("branches off from {} (run {}, step {} of {}, SHA-256 {})", from.checkpoint, from.run, from.step,
-           steps_, from.sha256);
-  metrics_->add_branch(from);
-  note_changed_settings(checkpoint);
-  if (saves_ends_) save(true);
-}
-
-void Trainer::say_problems(const std::vector<CheckpointProblem>& problems) {
-  for (const CheckpointProblem& problem : problems)
-    log_.say("checkpoint {} cannot be used: {}{}", problem.path.string(), problem.what,
-             problem.moved_to.empty() ? "" : "; moved to " + problem.moved_to.string());
-}
-
-void Trainer::open_metrics(std::int64_t last_step) {
-  metrics_ = std::make_unique<Metrics>();
-  on_first(ranks_, [&] {
-    metrics_ = std::make_unique<Metrics>(folder_, last_step, page_,
-                                         [this](const std::string& warning) { log_.say("{}", warning); });
-  });
-  metrics_->show_config(texts_.config);
-}
-
-bool Trainer::note_changed_settings(const std::filesystem::path& checkpoint) {
-  const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
-  const std::vector<SettingChange> changes = changed_settings(load_config(files, {}), config_);
-  for (const SettingChange& change : changes) {
-    log_.say("changed at step {}: {} from {} to {}", state_.step, change.key, change.before, change.after);
-    metrics_->add_change(state_.step, change.key, change.before, change.after);
-  }
-  return !changes.empty();
-}
-
-void Trainer::resume(bool changes_are_meant) {
-  const std::optional<FoundCheckpoint> checkpoint = newest_checkpoint();
-  if (!checkpoint) {
-    // A run that was stopped while it wrote its very first checkpoint has lost nothing.
-    on_first(ranks_, [&] {
-      if (run_folder_.has_made_no_step()) return;
-      throw Error(
-          fmt::format("{} has trained, but its checkpoints are gone; to begin anew, train with --out and "
-                      "another folder",
-                      folder_.string()),
-          ExitCode::no_checkpoint);
-    });
-    log_.say("{} was stopped before its first checkpoint: beginning anew", folder_.string());
-    start();
-    return;
-  }
-  load(checkpoint->path, changes_are_meant ? GoesOn::changed : GoesOn::as_it_was);
-  TETRAD_CHECK(state_.step <= steps_,
-               "the run has made {} steps already, more than the {} that it is to have", state_.step, steps_);
-  saver_.found(state_.step);
-  saver_.restart_clock();
-  open_metrics(state_.step);
-  metrics_->resume_from(state_.step, checkpoint->path.string(), checkpoint_bytes(checkpoint->path));
-  log_.say("resumed from {} (step {} of {})", checkpoint->path.string(), state_.step, steps_);
-  metrics_->add_resume(state_.step, state_.build);
-  if (!changes_are_meant || !note_changed_settings(checkpoint->path)) return;
-  saver_.forget();  // once more, with these settings
-  save(true);
-}
-
-std::optional<FoundCheckpoint> Trainer::newest_checkpoint(std::int64_t limit) {
-  std::vector<CheckpointProblem> problems;
-  std::optional<FoundCheckpoint> found = saver_.newest(problems, limit);
-  say_problems(problems);
-  return found;
-}
-
-void Trainer::load(const std::filesystem::path& checkpoint, GoesOn how) {
-  const std::string build = state_.build;
-  const BitsDependOn bits_depend_on = state_.bits_depend_on;
-  const RunIdentity identity = state_.identity;
-  together(ranks_, [&] {
-    check_is_ours(checkpoint, how);
-    state_ = load_snapshot(checkpoint, decoder_, optimizer_,
-                           how == GoesOn::as_it_was ? MomentTypes::same : MomentTypes::may_change);
-  });
-  TETRAD_CHECK(state_.tokenizer_hash == dataset_.tokenizer_hash(),
-               "the data was made with another tokenizer ({}) than the one this run began with ({})",
-               dataset_.tokenizer_hash(), state_.tokenizer_hash);
-  if (state_.build != build)
-    log_.say("the checkpoint is of build {}, this program is {}: results may differ in their last bits",
-             state_.build, build);
-  state_.build = build;
-  if (const std::string changes = changes_of_bits(state_.bits_depend_on, bits_depend_on); !changes.empty())
-    log_.say("warning: results may differ in their last bits from those of a run that was never stopped: {}",
-             changes);
-  state_.bits_depend_on = bits_depend_on;
-  state_.identity = identity;
-  try {
-    dataset_.restore(state_.data);
-    watch_.restore(state_.loss_watch);
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("{}/state.json cannot be used: {}", checkpoint.string(), error.what()),
-                ExitCode::no_checkpoint);
-  }
-}
-
-void Trainer::check_is_ours(const std::filesystem::path& checkpoint, GoesOn how) const {
-  const bool changes_are_meant = how != GoesOn::as_it_was;
-  RunIdentity saved = load_state(checkpoint).identity;
-  if (how == GoesOn::as_branch) saved.id.clear();  // another run's, and meant
-  check_same_run(saved, state_.identity, checkpoint.string(), changes_are_meant);
-  if (saved.config == state_.identity.config) return;
-  // Another hash may only mean that this program has settings which that one had not.
-  const std::vector<std::string> files = {(checkpoint / "config.yaml").string()};
-  check_resumable(load_config(files, {}), config_, files[0], changes_are_meant);
 }
 
 void Trainer::note_changes() {

@@ -42,21 +42,6 @@ namespace tetrad {
 
 enum class Ending : std::uint8_t { finished, stopped_by_signal, diverged };
 
-/// Which groups of a step each of `ranks` has. Throws Error (bad input) where they cannot share them.
-GroupDeal deal_groups(const Config& config, int ranks);
-
-/// Where ranks share weights; null: each has all of them. Throws Error (bad input) where there are too many.
-std::unique_ptr<WeightShards> make_shards(const Config& config, Backend& backend, Routes& routes);
-
-/// How gradients leave a rank.
-DType gradient_wire(const Config& config);
-
-/// What decides about the memory of one of the ranks of a run, besides its plan (memory_plan.h).
-MemoryCase memory_case(const Config& config, const RankLayout& ranks);
-
-/// The data of a run, checked: opening it reads every token once.
-Dataset open_dataset(Threads& threads, const Config& config);
-
 class Trainer {
  public:
   /// `resolved` is the text of the configuration, `build` the id of this program. `ranks` train together,
