@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -70,6 +71,10 @@ class Backend {
 
   /// Which device of this machine it is; empty where memory and operations are the program's own.
   virtual std::string device_id() const { return {}; }
+  /// A backend that chooses kernels by their speed takes what `folder` says of them, and adds what it
+  /// chooses: all ranks of a run, and whoever goes on with it, then have the same kernels. Any number of
+  /// processes may have the folder.
+  virtual void keep_choices_in(const std::filesystem::path& /*folder*/) {}
   /// Where operations wait for their turn, a cudaStream_t, for libraries that put theirs between them; null
   /// where an operation is done when it returns.
   virtual void* stream() const { return nullptr; }

@@ -62,6 +62,7 @@ Trainer::Trainer(const Config& config, Dataset dataset, std::string resolved, st
       targets_(inputs_.size()),
       document_starts_(dataset_.masks_documents() ? inputs_.size() : 0),
       losses_(inputs_.size()) {
+  backend_.keep_choices_in(folder_);
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(dataset_.tokenizer()))
     texts_.tokenizer = to_tokenizer_json(bpe->definition());
   if (!plan_.is_plain() || config.train.recompute == "auto")

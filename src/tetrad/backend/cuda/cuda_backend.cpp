@@ -16,6 +16,7 @@
 #include "tetrad/backend/cuda/common/host_memory.h"
 #include "tetrad/backend/cuda/common/memory_reader.h"
 #include "tetrad/backend/cuda/common/meter.h"
+#include "tetrad/backend/cuda/gemm/blas.h"
 #include "tetrad/backend/cuda/gemm/gemm.h"
 #include "tetrad/backend/cuda/gemm/native.h"
 #include "tetrad/backend/cuda/layers/layers.h"
@@ -145,6 +146,9 @@ class CudaBackend final : public Backend {
   std::optional<std::int64_t> restart_peak() override { return entered()->restart_peak(); }
   std::optional<std::int64_t> free_memory() const override { return entered()->free_memory(); }
   std::optional<std::int64_t> free_host_memory() const override { return available_memory(); }
+  void keep_choices_in(const std::filesystem::path& folder) override {
+    cuda::keep_choices_in(entered(), folder);
+  }
   std::optional<double> energy() const override { return meter_.joules(); }
   std::optional<double> busy() const override { return meter_.busy(); }
 

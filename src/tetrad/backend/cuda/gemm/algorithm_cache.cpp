@@ -54,7 +54,12 @@ class FileLock {
   bool is_held() const { return is_held_; }
   /// If it fails, the choice is made again in the next run.
   void append(const std::string& line) const {
-    [[maybe_unused]] const ssize_t written = write(file_, line.data(), line.size());
+    if (file_ < 0) return;
+    const off_t size = lseek(file_, 0, SEEK_END);
+    char last = '\n';  // another one's last line may have been left incomplete
+    if (size > 0 && pread(file_, &last, 1, size - 1) != 1) return;
+    const std::string text = last == '\n' ? line : "\n" + line;
+    [[maybe_unused]] const ssize_t written = write(file_, text.data(), text.size());
   }
 
  private:
@@ -64,15 +69,10 @@ class FileLock {
 
 }  // namespace
 
-AlgorithmCache::AlgorithmCache(const std::string& device) {
-  const std::filesystem::path folder = cache_folder();
-  if (folder.empty()) return;
-  file_ = folder / cache_file_name("products-" + device);
-  read();
-}
+AlgorithmFile::AlgorithmFile(std::filesystem::path path) : path_(std::move(path)) { read(); }
 
-void AlgorithmCache::read() {
-  std::ifstream in(file_);
+void AlgorithmFile::read() {
+  std::ifstream in(path_);
   in.seekg(read_until_);
   for (std::string line;
        std::getline(in, line) && !in.eof();) {  // a last line without an end is still being written
@@ -86,25 +86,40 @@ void AlgorithmCache::read() {
   }
 }
 
-std::optional<cublasLtMatmulAlgo_t> AlgorithmCache::find(const std::string& problem) const {
+std::optional<cublasLtMatmulAlgo_t> AlgorithmFile::find(const std::string& problem) const {
   const auto found = known_.find(problem);
   return found == known_.end() ? std::nullopt : std::optional(found->second);
 }
 
-cublasLtMatmulAlgo_t AlgorithmCache::find_or_choose(const std::string& problem,
-                                                    const std::function<cublasLtMatmulAlgo_t()>& choose) {
+cublasLtMatmulAlgo_t AlgorithmFile::find_or_choose(const std::string& problem,
+                                                   const std::function<cublasLtMatmulAlgo_t()>& choose) {
   if (const auto known = find(problem)) return *known;
   std::error_code ignored;  // without the file only time is lost
-  std::filesystem::create_directories(file_.parent_path(), ignored);
-  const FileLock lock(file_);
+  std::filesystem::create_directories(path_.parent_path(), ignored);
+  const FileLock lock(path_);
   if (lock.is_held()) {
     read();
     if (const auto known = find(problem)) return *known;
   }
   const cublasLtMatmulAlgo_t chosen = choose();
-  known_.emplace(problem, chosen);
-  if (lock.is_held()) lock.append(problem + " " + to_hex(chosen) + "\n");
-  return chosen;
+  // The first line counts: on a file system without locks somebody else may have added one meanwhile.
+  lock.append(problem + " " + to_hex(chosen) + "\n");
+  read();
+  return known_.try_emplace(problem, chosen).first->second;
+}
+
+AlgorithmCache::AlgorithmCache(const std::string& device)
+    : file_name_(cache_file_name("products-" + device)) {
+  if (const std::filesystem::path folder = cache_folder(); !folder.empty())
+    of_machine_ = AlgorithmFile(folder / file_name_);
+}
+
+void AlgorithmCache::keep_in(const std::filesystem::path& folder) { of_run_.emplace(folder / file_name_); }
+
+cublasLtMatmulAlgo_t AlgorithmCache::find_or_choose(const std::string& problem,
+                                                    const std::function<cublasLtMatmulAlgo_t()>& choose) {
+  const auto by_machine = [&] { return of_machine_.find_or_choose(problem, choose); };
+  return of_run_ ? of_run_->find_or_choose(problem, by_machine) : by_machine();
 }
 
 }  // namespace tetrad::cuda

@@ -286,6 +286,11 @@ class Plans {
     return found->second;
   }
 
+  void keep_choices_in(const std::filesystem::path& folder) {
+    cache_.keep_in(folder);
+    plans_.clear();  // what was chosen without it
+  }
+
  private:
   AlgorithmCache cache_;
   std::map<Problem, Plan> plans_;
@@ -312,6 +317,10 @@ bool multiply(Device& device, const ScaledOperands& operands, const MutableMatri
   };
   const Problem problem{columns(a), columns(b), columns_of(out), true, true, a.scaling, b.scaling};
   return run(device, problem, {a.codes, b.codes, out.data, alpha, beta, a.scales, b.scales});
+}
+
+void keep_choices_in(Device& device, const std::filesystem::path& folder) {
+  device.kept<Plans>().keep_choices_in(folder);
 }
 
 }  // namespace tetrad::cuda

@@ -2,6 +2,8 @@
 #pragma once
 // Dense products through cuBLASLt.
 
+#include <filesystem>
+
 #include "tetrad/backend/cuda/common/device.h"
 #include "tetrad/backend/cuda/gemm/scaled_operand.h"
 #include "tetrad/core/matrix.h"
@@ -16,5 +18,8 @@ void multiply(Device& device, const MatrixView& a, const MatrixView& b, const Mu
 /// The same for operands with block scales; false, and nothing done, where cuBLASLt has no kernel for them.
 [[nodiscard]] bool multiply(Device& device, const ScaledOperands& operands, const MutableMatrixView& out,
                             const float* alpha, const float* beta);
+
+/// Which kernels products take is kept in this folder, too (algorithm_cache.h).
+void keep_choices_in(Device& device, const std::filesystem::path& folder);
 
 }  // namespace tetrad::cuda
