@@ -52,7 +52,7 @@ void open_backend(World& world, const RunConfig& how) {
                  world.backend->name(), first);
   });
   world.watch.reset();
-  world.ranks = make_communicator(std::move(world.ranks), *world.backend);
+  world.ranks = make_communicator(std::move(world.ranks), *world.backend, wanted_transport());
 }
 
 }  // namespace tetrad::app

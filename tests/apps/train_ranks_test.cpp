@@ -28,31 +28,7 @@ constexpr const char* kHybrid =
     "model: {pattern: \"M-*\", hidden: 48, heads: 3, kv_heads: 1, head_dim: 16, ffn: 80, vocab: 67, tied: "
     "false, mamba: {heads: 8, head_dim: 16, groups: 2, state: 14, chunk: 16}}\n";
 
-class Ranks : public Training {
- protected:
-  /// Four microbatches in four groups; every checkpoint stays.
-  Words run_of(const std::string& model, const std::string& recipe, const std::string& out,
-               const Words& more = {}) {
-    Words words = {"train.microbatch=1", "train.groups=4", "train.checkpoint.keep=9", "run.threads=1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return arguments(model, recipe, out, words);
-  }
-
-  /// Every file of a checkpoint, by its name.
-  std::map<std::string, std::string> files(const std::string& run, std::int64_t step = kSteps) {
-    std::map<std::string, std::string> contents;
-    for (const auto& entry :
-         fs::directory_iterator(folder_ / run / "checkpoints" / ("step-" + std::to_string(step))))
-      contents[entry.path().filename().string()] = read_file(entry.path());
-    return contents;
-  }
-
-  /// Leaves the run as it was after its first checkpoint.
-  void rewind(const std::string& run) {
-    for (const auto& entry : fs::directory_iterator(folder_ / run / "checkpoints"))
-      if (entry.path().filename() != "step-0") fs::remove_all(entry.path());
-  }
-};
+using Ranks = TrainingOfRanks;
 
 class RanksOf : public Ranks, public ::testing::WithParamInterface<Family> {
  protected:

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string_view>
 
 #include "tetrad/core/error.h"
 #include "tetrad/core/failpoint.h"
@@ -92,6 +93,16 @@ void refuse_shared_devices(Communicator& world, const std::string& device) {
                  "ranks {} and {} have the same GPU ({}): start as many ranks on a machine as it has GPUs",
                  owner->second, rank, devices[rank]);
   }
+}
+
+Transport wanted_transport() {
+  const char* const wanted = std::getenv("TETRAD_TRANSPORT");  // NOLINT(concurrency-mt-unsafe)
+  if (wanted == nullptr || std::string_view(wanted) == "best") return Transport::best;
+  TETRAD_CHECK(std::string_view(wanted) == "host",
+               "TETRAD_TRANSPORT is {:?}; it can be best (NCCL between GPUs) or host (through the memory of "
+               "the program)",
+               wanted);
+  return Transport::host_staged;
 }
 
 std::unique_ptr<Communicator> make_communicator(std::unique_ptr<Communicator> world, Backend& backend,

@@ -47,6 +47,9 @@ enum class Transport : std::uint8_t {
   host_staged,  //!< memory of a device by way of the program's
 };
 
+/// What the environment asks for: TETRAD_TRANSPORT=host keeps NCCL out, to see whether a fault is NCCL's.
+Transport wanted_transport();
+
 /// The same ranks, on the memory of `backend`, which outlives the result.
 std::unique_ptr<Communicator> make_communicator(std::unique_ptr<Communicator> world, Backend& backend,
                                                 Transport transport = Transport::best);
