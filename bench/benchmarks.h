@@ -51,6 +51,11 @@ void moments(Backend& backend, double gigabytes, int repeats, const Report& repo
 void step(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int repeats,
           const Report& report);
 
+/// Where the time of such steps goes: milliseconds of each kind of operation beside those of the step,
+/// products also beside the fastest large one, and the whole beside steps that nobody watches.
+void profile_step(Backend& backend, const Config& config, const std::vector<std::string>& recipes,
+                  int repeats, const Report& report);
+
 /// Whole optimizer steps while `loops` other threads keep the CPU busy, beside the same steps alone, in turns
 /// of a second each.
 void step_beside(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int loops,

@@ -8,6 +8,7 @@
 
 #include "benchmarks.h"
 #include "busy_loops.h"
+#include "profile.h"
 #include "tetrad/backend/memory.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/model/estimate.h"
@@ -207,6 +208,39 @@ class StepBench {
 void step(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int repeats,
           const Report& report) {
   StepBench(backend, config, repeats, report).run(recipes);
+}
+
+void profile_step(Backend& backend, const Config& config, const std::vector<std::string>& recipes,
+                  int repeats, const Report& report) {
+  const auto seconds_per_step = [&](Backend& on, const Config& c, const std::function<void()>& begin) {
+    Stepper stepper(on, c, plan_memory(c, backend));
+    stepper.step();
+    begin();
+    return seconds_of(
+               backend, [&] { stepper.step(); }, repeats) /
+           repeats;
+  };
+  const PeakProduct peak(backend);
+  for (const std::string& recipe : recipes) {
+    const Config c = with_recipe(config, recipe);
+    const double unwatched = seconds_per_step(backend, c, [] {});
+    ProfilingBackend profile(backend);
+    const double step = seconds_per_step(profile, c, [&] { profile.take(); });
+    const auto share = [&](const std::string& name, double seconds) {
+      report({fmt::format("{}: {}", recipe, name), "ms", seconds * 1e3, step * 1e3, "step"});
+    };
+    double rest = step;
+    for (const KindOfOperation& kind : profile.take()) {
+      const double seconds = kind.seconds / repeats;
+      rest -= seconds;
+      share(fmt::format("{} ({} calls)", kind.name, kind.calls / repeats), seconds);
+      if (kind.flop > 0)
+        report({fmt::format("{}: {}, speed", recipe, kind.name), "GFLOP/s", kind.flop / kind.seconds * 1e-9,
+                peak.flop() / peak.seconds() * 1e-9, peak.name()});
+    }
+    share("between operations", rest);
+    report({recipe + ": step, so measured", "ms", step * 1e3, unwatched * 1e3, "step that nobody watches"});
+  }
 }
 
 void step_beside(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int loops,

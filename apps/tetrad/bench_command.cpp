@@ -56,6 +56,7 @@ struct BenchOptions {
   std::vector<std::string> settings = {};  //!< of the recipes other than bf16, and of memory
   double gigabytes = 1;
   int beside = 0;
+  bool profile = false;
   std::vector<std::string> paths = {"/usr/include/c++"};
   std::string tokenizer = {};  //!< empty: learn one
   std::int64_t vocab = 32768;
@@ -164,7 +165,9 @@ void run_step(Backend& backend, const BenchOptions& options, const bench::Report
   config.train.sequence = options.sequence;
   config.train.telemetry_every = 0;
   config.train.recompute = options.recompute;
-  if (options.beside > 0)
+  if (options.profile)
+    bench::profile_step(backend, config, options.recipes, options.repeats, report);
+  else if (options.beside > 0)
     bench::step_beside(backend, config, options.recipes, options.beside, options.repeats, report);
   else
     bench::step(backend, config, options.recipes, options.repeats, report);
@@ -249,6 +252,7 @@ const std::vector<Benchmark>& benchmarks() {
        run_step,
        "  tetrad bench step\n  tetrad bench step --model quickstart-hybrid --threads 1 --json\n"
        "  tetrad bench step --beside 1 --recipes bf16,nvfp4\n"
+       "  tetrad bench step --profile --recipes bf16,nvfp4 --threads 1\n"
        "  tetrad bench step --backend cuda --model llama-1b --batch 16 --sequence 2048 --recompute ffn\n"
        "  tetrad bench step --backend cuda --model llama3-8b --batch 1 --microbatches 8 --sequence 8192 "
        "--memory auto"},
@@ -301,6 +305,11 @@ void add_options(CLI::App& command, const Benchmark& benchmark, BenchOptions& op
                     "Measure what is left of the speed beside N threads that keep cores busy")
         ->check(whole_number(0, 1024))
         ->type_name("N");
+    command
+        .add_flag("--profile", options.profile,
+                  "Measure where the time of a step goes, by kind of operation: how much of it, and how fast "
+                  "products are")
+        ->excludes("--beside");
     command.add_option("--batch", options.batch, "Sequences of a microbatch")
         ->check(whole_number(1))
         ->capture_default_str();

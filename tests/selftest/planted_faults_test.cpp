@@ -22,13 +22,31 @@ namespace {
 
 /// What Backend has besides operations: nothing of it writes results, but make_reader(), whose reader is of
 /// checkpoints. What join_lane() does is seen in what copy_in_lane() has written.
-constexpr auto kNoOperations = std::to_array<std::string_view>(
-    {"allocate_on_host", "join_lane",   "free_host_memory", "use_host_moments",
-     "make_reader",      "name",        "properties",       "kernels",
-     "bits_depend_on",   "device_id",   "keep_choices_in",  "stream",
-     "threads",          "allocate",    "synchronize",      "begin_range",
-     "end_range",        "peak_memory", "restart_peak",     "free_memory",
-     "energy",           "busy",        "preferred_order",  "use_attention_engine"});
+constexpr auto kNoOperations = std::to_array<std::string_view>({"allocate_on_host",
+                                                                "join_lane",
+                                                                "free_host_memory",
+                                                                "use_host_moments",
+                                                                "make_timeline",
+                                                                "make_reader",
+                                                                "name",
+                                                                "properties",
+                                                                "kernels",
+                                                                "bits_depend_on",
+                                                                "device_id",
+                                                                "keep_choices_in",
+                                                                "stream",
+                                                                "threads",
+                                                                "allocate",
+                                                                "synchronize",
+                                                                "begin_range",
+                                                                "end_range",
+                                                                "peak_memory",
+                                                                "restart_peak",
+                                                                "free_memory",
+                                                                "energy",
+                                                                "busy",
+                                                                "preferred_order",
+                                                                "use_attention_engine"});
 
 /// "attention backward", "quantize pair", "gemm", …: every virtual function of Backend.
 std::set<std::string> operations_of_the_header() {

@@ -31,6 +31,7 @@
 #include "tetrad/ops/ordered_sum.h"
 #include "tetrad/ops/quantize.h"
 #include "tetrad/ops/rope.h"
+#include "tetrad/ops/timeline.h"
 
 namespace tetrad {
 
@@ -119,6 +120,8 @@ class Backend {
   virtual std::unique_ptr<MemoryReader> make_reader() = 0;
   /// Waits for operations under way.
   virtual void synchronize() = 0;
+  /// Times operations. Must not outlive the context.
+  virtual std::unique_ptr<Timeline> make_timeline() { return std::make_unique<HostTimeline>(); }
   /// Names what follows, up to end_range(), for the profiler of a device. Ranges lie within each other.
   virtual void begin_range(const std::string& /*name*/) {}
   virtual void end_range() {}

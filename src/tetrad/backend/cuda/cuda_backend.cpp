@@ -16,6 +16,7 @@
 #include "tetrad/backend/cuda/common/host_memory.h"
 #include "tetrad/backend/cuda/common/memory_reader.h"
 #include "tetrad/backend/cuda/common/meter.h"
+#include "tetrad/backend/cuda/common/timeline.h"
 #include "tetrad/backend/cuda/gemm/blas.h"
 #include "tetrad/backend/cuda/gemm/gemm.h"
 #include "tetrad/backend/cuda/gemm/native.h"
@@ -136,6 +137,7 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<MemoryReader> make_reader() override { return cuda::make_reader(entered()); }
   void synchronize() override { entered()->synchronize(); }
+  std::unique_ptr<Timeline> make_timeline() override { return cuda::make_timeline(entered()); }
   void begin_range(const std::string& name) override { nvtxRangePushA(name.c_str()); }
   void end_range() override { nvtxRangePop(); }
   std::function<void()> record(const std::function<void()>& work) override {
