@@ -141,7 +141,7 @@ void SharedState::let_others_go() const {
   for (int rank = 1; rank < place_.ranks; ++rank) {
     try {
       messages_.send(rank, kRequests, std::as_bytes(std::span(&last, 1)));
-    } catch (const Error&) {  // the rank is gone, and so will be this one
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the rank is gone, and so will be this one
     }
   }
 }
@@ -173,7 +173,7 @@ void SharedState::answer() try {
     messages_.send(0, channel, std::as_bytes(std::span(&reply, 1)));
     if (reply.size > 0) messages_.send(0, channel, bytes);
   }
-} catch (const Error&) {  // rank 0 is gone, and the launcher ends this one
+} catch (const Error&) {  // NOLINT(bugprone-empty-catch): rank 0 is gone, and the launcher ends this one
 }
 
 }  // namespace tetrad

@@ -20,9 +20,9 @@ class GradientGroups {
   /// Room for sums of `groups` values each, which all lie in `tensors`, one after the other.
   GradientGroups(Backend& backend, std::vector<std::span<float>> tensors, std::int64_t groups);
 
-  /// This tensor has the values of a whole group. Where that is the last of the step, it then has the sum of
-  /// all; otherwise it is free for the next.
-  void end_group(std::size_t tensor);
+  /// The tensor of this index has the values of a whole group. Where that is the last of the step, it then
+  /// has the sum of all; otherwise it is free for the next.
+  void end_group(std::size_t index);
   /// All tensors have ended the group.
   void next_group() { count_ = is_last() ? 0 : count_ + 1; }
   bool is_last() const { return count_ + 1 == groups_; }

@@ -35,8 +35,8 @@ class GradientReduction {
   /// All that were started are added up.
   void finish();
 
-  /// What this rank adds up of a parameter: where, and how much.
-  std::span<float> own_part(std::size_t parameter) const;
+  /// What this rank adds up of the parameter of this index: where, and how much.
+  std::span<float> own_part(std::size_t index) const;
 
   /// Every rank gets all of what each needs whole. Until wait() nobody may look.
   void start_gather(std::size_t unit);

@@ -25,10 +25,12 @@ int ranks_per_node(std::span<const std::string> hosts, std::int64_t asked) {
   }
   const int count = place_of(0, hosts).local_size;
   if (all % count != 0 || !is_power_of_two(count)) return all;
-  for (int rank = 0; rank < all; ++rank)  // neighbours, and equally many on each node
-    if (hosts[static_cast<std::size_t>(rank)] != hosts[static_cast<std::size_t>(rank / count * count)] ||
+  for (int rank = 0; rank < all; ++rank) {  // neighbours, and equally many on each node
+    const int first = rank - rank % count;
+    if (hosts[static_cast<std::size_t>(rank)] != hosts[static_cast<std::size_t>(first)] ||
         place_of(rank, hosts).local_size != count)
       return all;
+  }
   return count;
 }
 

@@ -37,7 +37,7 @@ struct RankPlan {
 /// cannot share its groups.
 TrainConfig part_of_rank(const Config& config, int ranks);
 
-RankPlan plan_ranks(const Config& config, const RankLayout& ranks);
+RankPlan plan_ranks(const Config& config, const RankLayout& layout);
 
 /// Bytes of a device for gradients on their way between ranks.
 std::int64_t exchange_memory(const Config& config, const RankLayout& ranks);
