@@ -305,7 +305,7 @@ TEST_P(DecoderFamilies, SequencesReadTogetherAreThoseReadAlone) {
   const bool is_exact = device().name() == "cpu";
   expect_same_together(Trainee(device(), config(), 1, 16, DType::f32), is_exact ? 0 : 1e-5);
   expect_same_together(Trainee(device(), config(), 1, 16, DType::bf16), is_exact ? 0 : 0.05);
-  for (const char* recipe : {"fp8", "mxfp4"}) {
+  for (const char* recipe : {"fp8", "mxfp4", "nvfp4", "tetrad"}) {
     SCOPED_TRACE(recipe);
     if (is_exact) expect_same_together(Trainee(device(), config(), 1, 16, DType::bf16, recipe), 0);
   }
@@ -328,8 +328,9 @@ TEST_P(DecoderFamilies, KnowsTheMemoryOfASession) {
 }
 
 TEST_P(DecoderFamilies, KnowsWhetherSequencesAreIndependent) {
+  const bool stacks = device().has_stacks();  // several tensors in one product, each with its own scale
   for (const auto& [recipe, independent] :
-       {std::pair("bf16", true), {"fp8", true}, {"mxfp4", true}, {"nvfp4", false}}) {
+       {std::pair("bf16", true), {"fp8", true}, {"mxfp4", true}, {"nvfp4", stacks}, {"tetrad", stacks}}) {
     Trainee trainee(device(), config(), 1, 16, DType::bf16, recipe);
     EXPECT_EQ(trainee.decoder.sequences_are_independent(trainee.pass()), independent) << recipe;
   }

@@ -240,6 +240,36 @@ TEST_P(StatelessLinear, MakesEachGradientAlone) {
   EXPECT_TRUE(both.dw.same_bytes(alone.dw));
 }
 
+TEST_P(StatelessLinear, MultipliesTensorsOfOneMatrixAsEachAlone) {
+  if (!device().has_stacks()) GTEST_SKIP() << "this backend multiplies one at a time";
+  const std::vector<std::int64_t> stack = {1, 20, 43};
+  Problem p(c().storage);
+  Problem alone(c().storage);
+  const auto forward = [](Problem& problem, const LinearCall& call, std::int64_t first, std::int64_t count) {
+    linear_forward(
+        call, {rows(problem.x.view(), first, count),
+               linear_weight(call, Operand::fprop_w, problem.w.view(), problem.storage, problem.fprop_form),
+               rows(problem.y.mutable_view(), first, count), problem.workspace});
+  };
+  LinearCall together = call();
+  together.stack = stack;
+  forward(p, together, 0, kTokens);
+  std::int64_t first = 0;
+  for (const std::int64_t count : stack) {
+    forward(alone, call(), first, count);
+    first += count;
+  }
+  EXPECT_TRUE(p.y.same_bytes(alone.y));
+  EXPECT_THROW(p.forward(together), Error) << "nothing can be saved of several";
+  LinearPrecision centred = c().precision;
+  centred.centre = true;
+  LinearCall refused{device(), centred, kKey};
+  refused.stack = stack;
+  if (centred[Operand::fprop_x]) {
+    EXPECT_THROW(forward(p, refused, 0, kTokens), Error) << "a mean spans rows";
+  }
+}
+
 TEST_P(StatelessLinear, ReportsWhatWasQuantized) {
   Problem p(c().storage);
   LinearStats stats;

@@ -46,6 +46,8 @@ constexpr auto kNoOperations = std::to_array<std::string_view>({"allocate_on_hos
                                                                 "energy",
                                                                 "busy",
                                                                 "preferred_order",
+                                                                "has_stacks",
+                                                                "pack",
                                                                 "use_attention_engine"});
 
 /// "attention backward", "quantize pair", "gemm", …: every virtual function of Backend.

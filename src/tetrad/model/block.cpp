@@ -5,7 +5,8 @@ namespace tetrad {
 
 Linear BlockContext::make_linear(Place place, const std::string& name) const {
   return Linear(backend, scratch, parameter(name + ".weight"), prefix() + name, index, linear_count++,
-                storage, place, keep, levers.weights_as_codes ? Form::packed : Form::operand);
+                storage, place, keep, levers.weights_as_codes ? Form::packed : Form::operand,
+                levers.reads_only);
 }
 
 Saved BlockContext::make_saved(Scratch::Slot slot, std::int64_t cols) const {

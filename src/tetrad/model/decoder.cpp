@@ -55,6 +55,11 @@ std::unique_ptr<Parameter> make_parameter(Backend& backend, const ParameterSpec&
   return parameter;
 }
 
+ResidualStream::Kept kept_residual(const MemoryLevers& levers) {
+  if (levers.reads_only) return ResidualStream::Kept::nowhere;
+  return levers.residual_on_host ? ResidualStream::Kept::on_host : ResidualStream::Kept::on_device;
+}
+
 }  // namespace
 
 Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
@@ -65,8 +70,8 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
       sequence_(sequence),
       storage_(storage),
       scratch_(backend),
-      residual_(backend, config_.blocks(), storage, batch * sequence, config_.hidden,
-                levers.residual_on_host) {
+      residual_(backend, config_.blocks(), storage, batch * sequence, config_.hidden, kept_residual(levers)),
+      reads_only_(levers.reads_only) {
   ParameterIndex by_name;
   for (const ParameterSpec& spec : model_parameters(config_)) {
     parameters_.push_back(make_parameter(backend_, spec, std::ssize(parameters_), shards));
@@ -86,7 +91,7 @@ Decoder::Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::
   }
   final_norm_ =
       std::make_unique<NormLayer>(backend_, *final_norm_weight_, config_.norm_epsilon, context.tokens());
-  residual_gradient_ = backend_.make_tensor(storage_, context.tokens(), config_.hidden);
+  if (!reads_only_) residual_gradient_ = backend_.make_tensor(storage_, context.tokens(), config_.hidden);
   tokens_ = backend_.make_tensor(DType::i32, 1, context.tokens());
   targets_ = backend_.make_tensor(DType::i32, 1, context.tokens());
   losses_ = backend_.make_tensor(DType::f32, 1, context.tokens());
@@ -101,6 +106,7 @@ std::vector<Linear*> Decoder::linears() {
 
 void Decoder::make_gradients() {
   gradient_units_ = units_of_backward_pass(config_);
+  if (reads_only_) return;
   const WeightShards* const shards = this->shards();
   if (shards == nullptr || !shards->share_gradients()) {
     for (const auto& parameter : parameters_)
@@ -194,6 +200,7 @@ void Decoder::fetch_weights(const Pass& pass, std::size_t block, bool backward) 
 
 MatrixView Decoder::forward(Pass& pass, std::int64_t count) {
   pass.document_starts = has_documents_ ? document_starts_.i32() : nullptr;
+  pass.stack.clear();
   MutableMatrixView x = residual_.begin(0, count);
   backend_.embedding(EmbeddingForward{tokens_.i32(), embedding_table(), config_.vocab, x});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -222,6 +229,7 @@ void Decoder::train(Pass& pass, std::span<const std::int32_t> tokens, std::span<
 }
 
 void Decoder::differentiate(Pass& pass, float gradient_scale) {
+  TETRAD_CHECK(!reads_only_, "a model that only reads has no memory for gradients");
   pass.training = true;
   const auto begin_unit = [&](std::size_t unit) {
     if (pass.gradients != nullptr) pass.gradients->begin_unit(unit);
@@ -277,104 +285,6 @@ void Decoder::evaluate(Pass& pass, std::span<const std::int32_t> tokens,
   loss.losses = losses_.f32();
   backend_.cross_entropy(loss);
   backend_.download(losses_.bytes().first(losses.size_bytes()), std::as_writable_bytes(losses));
-}
-
-Session Decoder::start(std::int64_t capacity) const {
-  Session session;
-  for (const auto& block : blocks_) session.states_.push_back(block->make_state(capacity));
-  return session;
-}
-
-std::int64_t Decoder::session_bytes(std::int64_t capacity) const {
-  std::int64_t total = 0;
-  for (const auto& block : blocks_) total += block->state_bytes(capacity);
-  return total;
-}
-
-std::vector<float> Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens,
-                                   bool last_only) {
-  std::vector<float> result;
-  extend(pass, session, tokens, last_only, [&](std::int64_t /*first*/, std::span<const float> logits) {
-    if (last_only) result.clear();
-    result.insert(result.end(), logits.begin(), logits.end());
-  });
-  return result;
-}
-
-void Decoder::extend(Pass& pass, Session& session, std::span<const std::int32_t> tokens, bool last_only,
-                     const LogitsSink& sink) {
-  TETRAD_CHECK(!tokens.empty(), "there are no tokens to read");
-  std::int64_t before = 0;  // rows of earlier parts
-  while (!tokens.empty()) {
-    const auto room = static_cast<std::size_t>(kPromptPart - session.length() % kPromptPart);
-    const NewTokens part{&session, tokens.first(std::min(room, tokens.size())), last_only};
-    extend(pass, std::span(&part, 1),
-           [&](std::int64_t first, std::span<const float> logits) { sink(before + first, logits); });
-    before += last_only ? 1 : std::ssize(part.tokens);
-    tokens = tokens.subspan(part.tokens.size());
-  }
-}
-
-void Decoder::extend(Pass& pass, std::span<const NewTokens> sequences, const LogitsSink& sink) {
-  std::vector<std::int32_t> tokens;
-  std::vector<SequencePart> parts;
-  std::int64_t wanted = 0;
-  TETRAD_CHECK(!sequences.empty(), "there are no sequences to read");
-  for (const NewTokens& sequence : sequences) {
-    TETRAD_CHECK(!sequence.tokens.empty(), "there are no tokens to read");
-    tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
-    parts.push_back({static_cast<std::int64_t>(sequence.tokens.size()), nullptr});
-    wanted += sequence.last_only ? 1 : parts.back().tokens;
-  }
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  pass.training = false;
-  Tensor x = backend_.make_tensor(storage_, count, config_.hidden);
-  Tensor y = backend_.make_tensor(storage_, count, config_.hidden);
-  check_tokens(tokens, config_.vocab);
-  Tensor ids = backend_.make_tensor(DType::i32, 1, count);
-  backend_.upload(std::as_bytes(std::span(tokens)), ids.bytes());
-  backend_.embedding(EmbeddingForward{ids.i32(), embedding_table(), config_.vocab, x.view()});
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    for (std::size_t p = 0; p < parts.size(); ++p) parts[p].state = sequences[p].session->states_[i].get();
-    blocks_[i]->extend(pass, x.const_view(), y.view(), parts);
-    std::swap(x, y);
-  }
-
-  // What is wanted lies together, so that the head is one product.
-  std::int64_t first = 0;
-  std::int64_t gathered = 0;
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    sequences[p].session->length_ += parts[p].tokens;
-    const std::int64_t rows_wanted = sequences[p].last_only ? 1 : parts[p].tokens;
-    first += parts[p].tokens;
-    if (wanted < count)
-      backend_.cast(
-          {rows(x.const_view(), first - rows_wanted, rows_wanted), rows(y.view(), gathered, rows_wanted)});
-    gathered += rows_wanted;
-  }
-  if (wanted < count) std::swap(x, y);
-  final_norm_->forward(rows(x.const_view(), 0, wanted), rows(y.view(), 0, wanted));
-  hand_over_logits(rows(y.const_view(), 0, wanted), sink);
-}
-
-void Decoder::hand_over_logits(const MatrixView& hidden, const LogitsSink& sink) {
-  constexpr std::int64_t kLogits = std::int64_t{1} << 24;  // 64 MiB
-  const std::int64_t part = std::clamp<std::int64_t>(kLogits / config_.vocab, 1, hidden.rows);
-  Tensor logits = backend_.make_tensor(DType::f32, part, config_.vocab);
-  Buffer copy;
-  for (std::int64_t first = 0; first < hidden.rows; first += part) {
-    const std::int64_t count = std::min(part, hidden.rows - first);
-    backend_.gemm(rows(hidden, first, count), head_weight(), rows(logits.view(), 0, count));
-    const auto size = static_cast<std::size_t>(count * config_.vocab);
-    const std::span<const std::byte> bytes =
-        backend_.readable(logits.bytes().first(size * sizeof(float)), copy);
-    sink(first, {reinterpret_cast<const float*>(bytes.data()), size});
-  }
-}
-
-bool Decoder::sequences_are_independent(const Pass& pass) {
-  return std::ranges::all_of(
-      linears(), [&](const Linear* linear) { return linear->precision(pass).rows_are_independent(); });
 }
 
 std::size_t Decoder::activation_bytes() const {

@@ -51,6 +51,7 @@ class Decoder {
  public:
   /// Room for microbatches of up to `batch` sequences of `sequence` tokens; activations are stored as
   /// `storage`.
+  /// With levers.reads_only nothing may be trained or differentiated.
   /// `shards`: of ranks that share the weights; null: this one has all of them.
   Decoder(Backend& backend, ModelConfig config, std::int64_t batch, std::int64_t sequence,
           DType storage = DType::bf16, const MemoryLevers& levers = {}, WeightShards* shards = nullptr);
@@ -122,6 +123,8 @@ class Decoder {
   const Parameter& head_parameter() const { return config_.tied ? *embedding_ : *head_; }
   Parameter& head_parameter() { return config_.tied ? *embedding_ : *head_; }
   MatrixView head_weight();
+  /// For products, where it stays as it is.
+  GemmOperand packed_head();
   /// All rows, f32.
   const float* embedding_table();
 
@@ -140,6 +143,7 @@ class Decoder {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<NormLayer> final_norm_;
   ResidualStream residual_;
+  bool reads_only_;
   Tensor residual_gradient_;        //!< [tokens, hidden]
   Tensor tokens_, targets_;         //!< the microbatch, i32
   Tensor document_starts_;          //!< like them, once there are any
@@ -147,7 +151,9 @@ class Decoder {
   Tensor losses_;                   //!< one per token, f32
   Tensor head_copy_;                //!< the head's weights in the storage type
   std::uint64_t head_version_ = 0;  //!< version of the head that was copied
-  Tensor table_;                    //!< the embedding, if ranks share it
+  PackedOperand packed_head_;
+  std::uint64_t packed_head_version_ = 0;
+  Tensor table_;  //!< the embedding, if ranks share it
   std::uint64_t table_version_ = 0;
 };
 

@@ -8,7 +8,7 @@
 namespace tetrad {
 
 Linear::Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
-               std::uint32_t id, DType storage, Place place, Keep keep, Form weight_form)
+               std::uint32_t id, DType storage, Place place, Keep keep, Form weight_form, bool packs_weight)
     : backend_(backend),
       scratch_(scratch),
       weight_(weight),
@@ -18,7 +18,8 @@ Linear::Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::strin
       storage_(storage),
       place_(place),
       keep_(keep),
-      weight_form_(weight_form) {}
+      weight_form_(weight_form),
+      packs_weight_(packs_weight) {}
 
 MutableMatrixView Linear::input(const Pass& pass, std::int64_t tokens) {
   const bool keeps = keep_ == Keep::all && !precision(pass).saved_spec();
@@ -35,6 +36,7 @@ LinearCall Linear::make_call(const Pass& pass, const LinearPrecision& precision,
   if (pass.telemetry && !pass.again)
     call.telemetry = pass.every_element ? Telemetry::full : Telemetry::sampled;
   call.stats = &stats;
+  if (!precision.rows_are_independent()) call.stack = pass.stack;
   return call;
 }
 
@@ -72,6 +74,7 @@ WeightForm& Linear::start_form(const LinearCall& call, Operand operand, CachedWe
   if (current && (passing == nullptr || passing->owner == &cached)) return form;
   if (!current && passing != nullptr) cached.form.codes.rows = 0;  // the band's, of another weight
   cached.version = weight_.version;
+  cached.is_packed = false;
   cached.step = call.key.step;
   cached.seed = call.key.seed_of(operand);
   cached.spec = call.spec(operand);
@@ -107,7 +110,10 @@ GemmOperand Linear::weight_operand(const LinearCall& call, Operand operand, Cach
                                    bool statistics_wanted) {
   const WeightForm& form = start_form(call, operand, cached, statistics_wanted);
   if (const PassingForm* const passing = passing_form(operand)) weight_.shards->wait(passing->gathering);
-  return tetrad::weight_operand(operand, weight_.value.const_view(), form);
+  const GemmOperand result = tetrad::weight_operand(operand, weight_.value.const_view(), form);
+  if (!packs_weight_) return result;
+  if (!cached.is_packed) cached.is_packed = backend_.pack(result, cached.packed);
+  return cached.is_packed ? result.with(cached.packed) : result;
 }
 
 void Linear::fetch(const Pass& pass, bool backward) {

@@ -20,10 +20,10 @@ struct PassingForm;
 class Linear {
  public:
   /// `id` is distinct for each linear layer of a model: random bits depend on it. `weight_form` is how a
-  /// quantized weight waits for its products.
+  /// quantized weight waits for its products, `packs_weight` whether it is packed for them as well.
   Linear(Backend& backend, Scratch& scratch, Parameter& weight, std::string name, std::int64_t block,
          std::uint32_t id, DType storage, Place place = Place::first, Keep keep = Keep::all,
-         Form weight_form = Form::operand);
+         Form weight_form = Form::operand, bool packs_weight = false);
   Linear(const Linear&) = delete;  // what it saved refers to its own memory
   Linear& operator=(const Linear&) = delete;
   ~Linear() = default;
@@ -69,6 +69,8 @@ class Linear {
     std::uint64_t seed = 0;
     std::optional<QuantSpec> spec;
     WeightForm form;
+    PackedOperand packed;
+    bool is_packed = false;
   };
 
   LinearCall make_call(const Pass& pass, const LinearPrecision& precision, LinearStats& stats) const;
@@ -101,6 +103,7 @@ class Linear {
   Place place_;
   Keep keep_;
   Form weight_form_;
+  bool packs_weight_;
 
   CachedWeight fprop_weight_;
   CachedWeight dgrad_weight_;

@@ -12,6 +12,9 @@ struct MemoryLevers {
   bool weights_as_codes = false;    //!< weights in four bits are kept so, and expanded for each product
   bool residual_on_host = false;    //!< the inputs of blocks are there between forward and backward
   bool attention_by_parts = false;  //!< gradients of attention are computed for fewer heads at a time
+  /// For evaluating and generating alone: there is no memory for gradients, nor for what they need of a
+  /// forward pass; and weights, which stay as they are, may be packed for products.
+  bool reads_only = false;
 };
 
 }  // namespace tetrad

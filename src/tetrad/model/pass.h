@@ -35,9 +35,11 @@ struct Pass {
   bool training = false;                  //!< keep what the backward pass needs
   bool again = false;  //!< part of a forward pass is repeated: nothing is noted a second time
   bool telemetry = false;
-  bool telemetry_in_step = false;                 //!< in some pass of this step, of any rank
-  bool every_element = false;                     //!< behind the telemetry, instead of a sample
-  const std::int32_t* document_starts = nullptr;  //!< of the microbatch (ops/documents.h), set by the decoder
+  bool telemetry_in_step = false;  //!< in some pass of this step, of any rank
+  bool every_element = false;      //!< behind the telemetry, instead of a sample
+  // Set by the decoder:
+  const std::int32_t* document_starts = nullptr;  //!< of the microbatch (ops/documents.h)
+  std::vector<std::int64_t> stack;  //!< rows of each sequence, where several are read in one pass
 
   std::vector<OperandStats> stats;        //!< if `telemetry`
   std::optional<std::string> non_finite;  //!< the layer and operand that first had a value that is not finite

@@ -4,12 +4,14 @@
 namespace tetrad {
 
 ResidualStream::ResidualStream(Backend& backend, std::int64_t blocks, DType storage, std::int64_t tokens,
-                               std::int64_t hidden, bool on_host)
+                               std::int64_t hidden, Kept kept)
     : backend_(backend), last_(static_cast<std::size_t>(blocks)) {
-  const std::int64_t count = buffers(blocks, on_host);
+  const std::int64_t count =
+      kept == Kept::nowhere ? std::min<std::int64_t>(2, blocks + 1) : buffers(blocks, kept == Kept::on_host);
   for (std::int64_t i = 0; i < count; ++i) buffers_.push_back(backend.make_tensor(storage, tokens, hidden));
   const std::size_t others = last_ + 1 - buffers_.size();
-  if (others > 0) host_ = backend.allocate_on_host(others * buffers_.front().bytes().size());
+  if (kept == Kept::on_host && others > 0)
+    host_ = backend.allocate_on_host(others * buffers_.front().bytes().size());
 }
 
 std::span<std::byte> ResidualStream::host(std::size_t i) {

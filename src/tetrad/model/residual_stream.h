@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The residual stream from forward to backward: x[0], the input of the first block, to x[n], the output of
-// the last. All of it is on the device, or most of it on the host.
+// the last. All of it is on the device, or most of it on the host; without a backward pass, only what the
+// block at work reads and writes is anywhere.
 //
 // On the host: the device has a few buffers, which the stream takes in turns. In the forward pass x[i] goes
 // to the host while blocks compute; in the backward pass it comes back while those after it do. What the last
@@ -18,8 +19,10 @@ namespace tetrad {
 
 class ResidualStream {
  public:
+  enum class Kept : std::uint8_t { on_device, on_host, nowhere };
+
   ResidualStream(Backend& backend, std::int64_t blocks, DType storage, std::int64_t tokens,
-                 std::int64_t hidden, bool on_host);
+                 std::int64_t hidden, Kept kept);
 
   /// The first `rows` of x[i], for the block that writes it.
   MutableMatrixView begin(std::size_t i, std::int64_t rows);

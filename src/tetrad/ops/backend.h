@@ -152,6 +152,9 @@ class Backend {
     return spec.axis == 0 ? CodeOrder::col_major : CodeOrder::row_major;
   }
 
+  /// Whether quantize() and gemm() take several tensors in one matrix (QuantizeOptions::stack).
+  virtual bool has_stacks() const { return false; }
+
   /// Quantizes x (f32 or BF16) into `out`, whose buffers are reused when they fit. Without telemetry a device
   /// reports nothing: it would have to be waited for.
   virtual QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
@@ -170,6 +173,10 @@ class Backend {
   /// out[M,N] (f32 or BF16) = a[M,K] . b[N,K]^T; `Accumulate::yes` adds into an f32 out.
   virtual void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
                     Accumulate accumulate = Accumulate::no) = 0;
+
+  /// Packs the second operand of products, which have the same results with it (GemmOperand::with). False:
+  /// they read operands as they are.
+  virtual bool pack(const GemmOperand& /*b*/, PackedOperand& /*out*/) { return false; }
 
   // Each is described by its arguments, in the header of its name.
   virtual void embedding(const EmbeddingForward& op) = 0;

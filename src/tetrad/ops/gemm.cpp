@@ -5,13 +5,34 @@
 
 namespace tetrad {
 
-float gemm_alpha(const GemmOperand& a, const GemmOperand& b) {
-  const auto factor = [](const GemmOperand& operand) {
-    return operand.quantized() == nullptr ? QuantizedTensor::Factor{} : operand.quantized()->alpha_factor();
-  };
-  const auto [numerator_a, denominator_a] = factor(a);
-  const auto [numerator_b, denominator_b] = factor(b);
-  return numerator_a * numerator_b / (denominator_a * denominator_b);
+namespace {
+
+using Factor = QuantizedTensor::Factor;
+
+Factor factor_of(const GemmOperand& operand) {
+  return operand.quantized() == nullptr ? Factor{} : operand.quantized()->alpha_factor();
+}
+
+float alpha_of(const Factor& a, const Factor& b) {
+  return a.numerator * b.numerator / (a.denominator * b.denominator);
+}
+
+bool is_stack(const GemmOperand& operand) {
+  return operand.quantized() != nullptr && !operand.quantized()->stack.empty();
+}
+
+}  // namespace
+
+float gemm_alpha(const GemmOperand& a, const GemmOperand& b) { return alpha_of(factor_of(a), factor_of(b)); }
+
+std::vector<float> gemm_alphas(const GemmOperand& a, const GemmOperand& b) {
+  std::vector<float> alphas;
+  if (!is_stack(a)) return alphas;
+  const Factor factor_of_b = factor_of(b);
+  for (const QuantizedTensor::Stacked& tensor : a.quantized()->stack)
+    alphas.insert(alphas.end(), static_cast<std::size_t>(tensor.rows),
+                  alpha_of(a.quantized()->alpha_factor(tensor.amax), factor_of_b));
+  return alphas;
 }
 
 void check(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out, Accumulate accumulate) {
@@ -27,6 +48,8 @@ void check(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& 
                      ((operand->dense()->dtype == DType::f32 || operand->dense()->dtype == DType::bf16) &&
                       (operand->dense()->row_stride == 1 || operand->dense()->col_stride == 1)),
                  "gemm: a dense operand must be F32 or BF16 and contiguous along one dimension");
+  TETRAD_CHECK(!is_stack(b) && !(is_stack(a) && a.is_transposed()),
+               "gemm: only the first operand can be a stack of tensors, and not transposed");
 }
 
 }  // namespace tetrad

@@ -42,7 +42,8 @@ QuantizeOptions options_of(const LinearCall& call, const Wanted& wanted, const A
   options.order = call.backend.preferred_order(*wanted.spec);
   options.form = wanted.form;
   options.telemetry = call.telemetry;
-  options.input = amax;
+  if (wanted.operand == Operand::fprop_x) options.stack = call.stack;
+  if (options.stack.empty()) options.input = amax;  // which is of all of them
   if (call.parts != nullptr) {
     const OperandPart& part = (*call.parts)[static_cast<std::size_t>(wanted.operand)];
     options.part = part.part;
@@ -187,6 +188,8 @@ GemmOperand weight_operand(Operand operand, const MatrixView& weight, const Weig
 
 LinearSaved linear_forward(const LinearCall& call, const LinearForward& op) {
   const bool saves = op.saved_codes != nullptr;
+  TETRAD_CHECK(call.stack.empty() || (!saves && call.precision.can_stack() && call.backend.has_stacks()),
+               "linear: several tensors cannot be multiplied in one matrix here");
   Wanted operand{Operand::fprop_x, call.spec(Operand::fprop_x), Form::operand, &op.workspace.first};
   Wanted saved{Operand::wgrad_x, std::nullopt, Form::packed, op.saved_codes};
   if (saves && call.precision.saved_operand() == Operand::fprop_x) {

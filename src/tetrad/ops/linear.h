@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "tetrad/ops/backend.h"
 #include "tetrad/ops/linear_precision.h"
@@ -67,6 +68,9 @@ struct LinearCall {
   /// In the backend's memory, as QuantizeOptions::key: where seed, step and microbatch are read from. Signs
   /// and forms of the weight are drawn by `key` all the same.
   const RandomKey* key_in_memory = nullptr;
+  /// x is several tensors, one below the other, with so many rows each (QuantizeOptions::stack). Forward
+  /// alone, without saving; where precision.can_stack() and the backend has_stacks().
+  std::span<const std::int64_t> stack = {};
 
   /// The spec of an operand with the signs of this call; nothing: it is not quantized.
   std::optional<QuantSpec> spec(Operand operand) const;

@@ -44,8 +44,13 @@ bool LinearPrecision::uses_amax_of_dy() const {
 
 bool LinearPrecision::rows_are_independent() const {
   const std::optional<QuantSpec>& spec = (*this)[Operand::fprop_x];
-  return !spec || (spec->format != Format::nvfp4 && spec->block.rows == 1 && spec->axis == 1 &&
-                   spec->rounding == Rounding::nearest);
+  return !spec || (spec->format != Format::nvfp4 && tetrad::can_stack(*spec) &&
+                   spec->rounding == Rounding::nearest && !centre);
+}
+
+bool LinearPrecision::can_stack() const {
+  const std::optional<QuantSpec>& spec = (*this)[Operand::fprop_x];
+  return !spec || (tetrad::can_stack(*spec) && !centre);
 }
 
 std::string describe(const LinearPrecision& precision, std::string_view storage) {

@@ -81,9 +81,11 @@ struct LinearPrecision {
   bool uses_amax_of_x(bool saves_input) const;
   bool uses_amax_of_dy() const;
 
-  /// Whether each row of y depends on its row of x alone: not where a scale spans rows or random bits depend
-  /// on the row.
+  /// Whether each row of y depends on its row of x alone: not where a scale or a mean spans rows, or random
+  /// bits depend on the row.
   bool rows_are_independent() const;
+  /// Whether x may be several tensors, each with the rows of y that it would have alone (LinearCall::stack).
+  bool can_stack() const;
 
  private:
   bool weight_is_fprops() const { return weight_source == Source::fprop && (*this)[Operand::fprop_w]; }

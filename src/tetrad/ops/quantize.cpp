@@ -143,12 +143,14 @@ std::int64_t QuantizedTensor::scale_cols() const {
   return spec.block.is_whole() ? 1 : ceil_div(cols, spec.block.cols);
 }
 
-QuantizedTensor::Factor QuantizedTensor::alpha_factor() const {
+QuantizedTensor::Factor QuantizedTensor::alpha_factor(float amax_of_tensor) const {
   if (spec.format == Format::nvfp4)
-    return {nvfp4::alpha_amax(amax, spec.scaling), nvfp4::tensor_range(spec.scaling)};
+    return {nvfp4::alpha_amax(amax_of_tensor, spec.scaling), nvfp4::tensor_range(spec.scaling)};
   if (spec.block.is_whole()) return {*scales.as<float>(), 1.0f};
   return {};
 }
+
+bool can_stack(const QuantSpec& spec) { return spec.axis == 1 && spec.block.rows == 1; }
 
 void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::string_view what) {
   TETRAD_CHECK(block_fits_format(spec.block, spec.format), "{}: block {} does not exist in {}: use {}", what,

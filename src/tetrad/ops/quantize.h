@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tetrad/core/buffer.h"
 #include "tetrad/core/matrix.h"
@@ -116,6 +117,9 @@ struct QuantizeOptions {
   /// tensors.
   std::optional<float> amax = {};
   const AmaxReport* input = nullptr;  //!< amax of the input, if its producer reported it
+  /// The input is several tensors, one below the other, with so many rows each: every one is quantized as it
+  /// would be alone. Empty: it is one. Only where can_stack() and Backend::has_stacks() say so.
+  std::span<const std::int64_t> stack = {};
 };
 
 /// A quantized [rows, cols] matrix.
@@ -132,6 +136,13 @@ struct QuantizedTensor {
   float amax = 0;
   Buffer device_amax;  //!< one f32
 
+  /// One tensor of several in this matrix.
+  struct Stacked {
+    std::int64_t rows = 0;
+    float amax = 0;
+  };
+  std::vector<Stacked> stack;  //!< from the first row on; empty: there is one, with `amax`
+
   std::int64_t code_bytes_per_row() const { return spec.format == Format::fp8 ? cols : cols / 2; }
   /// Scales of 16x16 blocks are stored for each of their rows, so that 1x16 and 16x16 are one layout; 128x128
   /// blocks store theirs once.
@@ -143,12 +154,16 @@ struct QuantizedTensor {
     float numerator = 1;
     float denominator = 1;
   };
-  Factor alpha_factor() const;
+  Factor alpha_factor() const { return alpha_factor(amax); }
+  Factor alpha_factor(float amax_of_tensor) const;
 };
 
 /// Throws Error unless `spec` is consistent and a [rows, cols] matrix (as consumed) can be quantized so.
 /// `what` names the tensor in the message.
 void validate(const QuantSpec& spec, std::int64_t rows, std::int64_t cols, std::string_view what);
+
+/// Whether tensors of any number of rows can be quantized in one matrix: no scale spans rows.
+bool can_stack(const QuantSpec& spec);
 
 /// Bytes of the codes and of the scales of a [rows, cols] matrix (as consumed) in Form::packed.
 struct PackedSize {

@@ -23,6 +23,7 @@
 #include "tetrad/backend/cpu/norm.h"
 #include "tetrad/backend/cpu/ordered_sum.h"
 #include "tetrad/backend/cpu/quantize.h"
+#include "tetrad/backend/cpu/quantize_stack.h"
 #include "tetrad/backend/cpu/rope.h"
 #include "tetrad/core/checked.h"
 #include "tetrad/core/error.h"
@@ -120,10 +121,13 @@ class CpuBackend final : public Backend {
     return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
   }
 
+  bool has_stacks() const override { return true; }
+
   using Backend::quantize;
   QuantStats quantize(const MatrixView& x, const QuantSpec& spec, const QuantizeOptions& options,
                       QuantizedTensor& out) override {
-    return cpu::quantize(threads_, x, spec, options, out);
+    return options.stack.empty() ? cpu::quantize(threads_, x, spec, options, out)
+                                 : cpu::quantize_stack(threads_, x, spec, options, out);
   }
 
   void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) override {
@@ -133,6 +137,10 @@ class CpuBackend final : public Backend {
   void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
             Accumulate accumulate) override {
     cpu::gemm(threads_, kernel_, a, b, out, accumulate);
+  }
+  bool pack(const GemmOperand& b, PackedOperand& out) override {
+    cpu::pack(threads_, kernel_, b, out);
+    return true;
   }
 
   void embedding(const EmbeddingForward& op) override { cpu::embedding(threads_, op); }

@@ -9,6 +9,7 @@
 #include "tetrad/backend/cpu/gemm.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "tetrad/backend/cpu/kernel_bf16.h"
 #include "tetrad/backend/cpu/kernel_f32.h"
@@ -58,6 +59,7 @@ class Product {
   Product(Threads& threads, const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
           Accumulate accumulate)
       : threads_(threads),
+        packed_(is_packed_for_kernel(b) ? b.packed()->words.template as<Word>() : nullptr),
         a_(a),
         b_(b),
         out_(out),
@@ -65,14 +67,18 @@ class Product {
         scaled_(has_slice_scales(a) || has_slice_scales(b)),
         slice_(scaled_ ? kScaledDepth : kSlice),
         alpha_(gemm_alpha(a, b)),
+        alphas_(gemm_alphas(a, b)),
         accumulate_(accumulate) {}
 
   void run() {
     thread_local Buffer buffer;
     for (std::int64_t first_col = 0; first_col < out_.cols; first_col += kPanelCols) {
       const std::int64_t cols = std::min(kPanelCols, out_.cols - first_col);
-      Word* packed_b = words(buffer, packed_size(cols, depth_));
-      pack_panel(first_col, cols, packed_b);
+      const Word* packed_b = packed_;
+      if (packed_ != nullptr)
+        packed_b += first_col * packed_depth(depth_);
+      else
+        packed_b = pack_columns(threads_, b_, first_col, cols, words(buffer, packed_size(cols, depth_)));
       const TileShape tile = tile_shape(out_.rows, cols);
       const std::int64_t across = ceil_div(cols, tile.cols);
       threads_.parallel_for(ceil_div(out_.rows, tile.rows) * across, [&](std::int64_t i) {
@@ -85,7 +91,17 @@ class Product {
     }
   }
 
+  /// All panels of b, one behind the other.
+  static void pack_all(Threads& threads, const GemmOperand& b, PackedOperand& out) {
+    out.layout = Kernel::kWordsPerPair;
+    out.words = Buffer(static_cast<std::size_t>(packed_size(b.rows(), b.cols())) * sizeof(Word));
+    pack_columns(threads, b, 0, b.rows(), out.words.as<Word>());
+  }
+
  private:
+  static bool is_packed_for_kernel(const GemmOperand& b) {
+    return b.packed() != nullptr && b.packed()->layout == Kernel::kWordsPerPair;
+  }
   static Word* words(Buffer& buffer, std::int64_t count) {
     static_assert(sizeof(Word) == sizeof(float));
     return reinterpret_cast<Word*>(workspace(buffer, count));
@@ -105,15 +121,19 @@ class Product {
     return tile;
   }
 
-  void pack_panel(std::int64_t first_col, std::int64_t cols, Word* out) const {
+  /// Some of the columns of the result, which are rows of b, over the whole depth.
+  static const Word* pack_columns(Threads& threads, const GemmOperand& b, std::int64_t first_col,
+                                  std::int64_t cols, Word* out) {
     constexpr std::int64_t kElements = 1 << 15;
+    const std::int64_t depth = b.cols();
     const std::int64_t piece =
-        kStrip * std::max<std::int64_t>(1, kElements / (kStrip * std::max<std::int64_t>(1, depth_)));
-    threads_.parallel_for(ceil_div(cols, piece), [&](std::int64_t i) {
+        kStrip * std::max<std::int64_t>(1, kElements / (kStrip * std::max<std::int64_t>(1, depth)));
+    threads.parallel_for(ceil_div(cols, piece), [&](std::int64_t i) {
       const std::int64_t col = i * piece;
-      pack(b_, {first_col + col, std::min(piece, cols - col), 0, depth_}, Kernel::kStripB,
-           out + col * packed_depth(depth_));
+      pack(b, {first_col + col, std::min(piece, cols - col), 0, depth}, Kernel::kStripB,
+           out + col * packed_depth(depth));
     });
+    return out;
   }
 
   /// `b` are the packed columns of the tile, over the whole depth.
@@ -199,27 +219,31 @@ class Product {
   }
 
   void finish_column(const Rectangle& column, const float* sums) const {
-    const std::int64_t at = column.first_row * out_.row_stride + column.first_col;
-    for (std::int64_t r = 0; r < column.row_count; ++r, sums += kBlockCols)
+    for (std::int64_t r = 0; r < column.row_count; ++r, sums += kBlockCols) {
+      const std::int64_t row = column.first_row + r;
+      const std::int64_t at = row * out_.row_stride + column.first_col;
+      const float alpha = alphas_.empty() ? alpha_ : alphas_[static_cast<std::size_t>(row)];
       if (out_.dtype == DType::bf16)
-        finish_row(sums, column.col_count, static_cast<Bf16*>(out_.data) + at + r * out_.row_stride);
+        finish_row(sums, alpha, column.col_count, static_cast<Bf16*>(out_.data) + at);
       else
-        finish_row(sums, column.col_count, static_cast<float*>(out_.data) + at + r * out_.row_stride);
+        finish_row(sums, alpha, column.col_count, static_cast<float*>(out_.data) + at);
+    }
   }
 
-  void finish_row(const float* sums, std::int64_t count, Bf16* out) const {
+  void finish_row(const float* sums, float alpha, std::int64_t count, Bf16* out) const {
     std::int64_t c = 0;
-    for (; c + kStrip <= count; c += kStrip) store_lanes(load_lanes(sums + c) * alpha_, out + c);
-    for (; c < count; ++c) out[c] = Bf16::from_f32(sums[c] * alpha_);
+    for (; c + kStrip <= count; c += kStrip) store_lanes(load_lanes(sums + c) * alpha, out + c);
+    for (; c < count; ++c) out[c] = Bf16::from_f32(sums[c] * alpha);
   }
-  void finish_row(const float* sums, std::int64_t count, float* out) const {
+  void finish_row(const float* sums, float alpha, std::int64_t count, float* out) const {
     if (accumulate_ == Accumulate::yes)
-      for (std::int64_t c = 0; c < count; ++c) out[c] += sums[c] * alpha_;
+      for (std::int64_t c = 0; c < count; ++c) out[c] += sums[c] * alpha;
     else
-      for (std::int64_t c = 0; c < count; ++c) out[c] = sums[c] * alpha_;
+      for (std::int64_t c = 0; c < count; ++c) out[c] = sums[c] * alpha;
   }
 
   Threads& threads_;
+  const Word* packed_;  //!< all of b, if it was packed for this kernel before
   const GemmOperand& a_;
   const GemmOperand& b_;
   MutableMatrixView out_;
@@ -227,6 +251,7 @@ class Product {
   bool scaled_;  //!< the sums of a slice are to be multiplied by the operands' slice_scales()
   std::int64_t slice_;
   float alpha_;
+  std::vector<float> alphas_;  //!< of each row, where a is a stack
   Accumulate accumulate_;
 };
 
@@ -239,6 +264,13 @@ void gemm(Threads& threads, ProductKernel kernel, const GemmOperand& a, const Ge
     if (kernel == ProductKernel::bf16 && is_packable(a) && is_packable(b))
       return Product<KernelBf16>(threads, a, b, out, accumulate).run();
   Product<KernelF32>(threads, a, b, out, accumulate).run();
+}
+
+void pack(Threads& threads, ProductKernel kernel, const GemmOperand& b, PackedOperand& out) {
+  if constexpr (kHasBf16Kernel)
+    if (kernel == ProductKernel::bf16 && is_packable(b))
+      return Product<KernelBf16>::pack_all(threads, b, out);
+  Product<KernelF32>::pack_all(threads, b, out);
 }
 
 }  // namespace tetrad::cpu

@@ -69,6 +69,7 @@ class Quantizer {
     out_.rows = x_.rows;
     out_.cols = x_.cols;
     out_.order = options_.order;
+    out_.stack.clear();
     const auto reuse = [](Buffer& buffer, std::int64_t bytes) {
       if (!buffer.refit(static_cast<std::size_t>(bytes))) buffer = Buffer(static_cast<std::size_t>(bytes));
     };
