@@ -61,6 +61,21 @@ void profile_step(Backend& backend, const Config& config, const std::vector<std:
 void step_beside(Backend& backend, const Config& config, const std::vector<std::string>& recipes, int loops,
                  int repeats, const Report& report);
 
+struct DecodeOptions {
+  std::vector<std::string> recipes;
+  std::vector<std::int64_t> clients = {1};  //!< at once
+  std::int64_t prompt = 16;                 //!< tokens of each
+  std::int64_t tokens = 64;                 //!< that each gets
+};
+/// The engine of `tetrad serve`: tokens per second to so many clients at once, beside as many times what one
+/// client gets. Reading the prompts counts.
+void decode(Backend& backend, const Config& config, const DecodeOptions& options, int repeats,
+            const Report& report);
+
+/// Where the time of that goes, by kind of operation.
+void profile_decode(Backend& backend, const Config& config, const DecodeOptions& options,
+                    const Report& report);
+
 /// A tokenizer on one thread, one text at a time: bytes of text per second, encoding beside splitting alone
 /// and decoding beside a copy.
 void tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& texts, int repeats,

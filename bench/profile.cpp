@@ -45,6 +45,24 @@ std::vector<KindOfOperation> ProfilingBackend::take() {
   return result;
 }
 
+void report_profile(const Watched& watched, const std::vector<KindOfOperation>& kinds,
+                    const PeakProduct* peak, const Report& report) {
+  const auto share = [&](const std::string& name, double seconds) {
+    report({fmt::format("{}: {}", watched.name, name), "ms", seconds * 1e3, watched.seconds * 1e3,
+            watched.unit});
+  };
+  double rest = watched.seconds;
+  for (const KindOfOperation& kind : kinds) {
+    const double seconds = kind.seconds / watched.times;
+    rest -= seconds;
+    share(fmt::format("{} ({} calls)", kind.name, kind.calls / watched.times), seconds);
+    if (peak != nullptr && kind.flop > 0)
+      report({fmt::format("{}: {}, speed", watched.name, kind.name), "GFLOP/s",
+              kind.flop / kind.seconds * 1e-9, peak->flop() / peak->seconds() * 1e-9, peak->name()});
+  }
+  share("between operations", rest);
+}
+
 void ProfilingBackend::set_to_zero(std::span<std::byte> memory) {
   const Timed timed(*this, "zeros");
   backend_.set_to_zero(memory);

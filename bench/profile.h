@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks.h"
 #include "tetrad/ops/backend.h"
 
 namespace tetrad::bench {
@@ -44,6 +45,7 @@ class ProfilingBackend final : public Backend {
   std::optional<std::int64_t> restart_peak() override { return backend_.restart_peak(); }
   std::optional<std::int64_t> free_memory() const override { return backend_.free_memory(); }
   std::optional<std::int64_t> free_host_memory() const override { return backend_.free_host_memory(); }
+  bool has_stacks() const override { return backend_.has_stacks(); }
   CodeOrder preferred_order(const QuantSpec& spec) const override { return backend_.preferred_order(spec); }
   bool use_attention_engine(AttentionEngine engine, const AttentionShape& shape) override {
     return backend_.use_attention_engine(engine, shape);
@@ -64,6 +66,7 @@ class ProfilingBackend final : public Backend {
   void dequantize(const QuantizedTensor& tensor, const MutableMatrixView& out) override;
   void gemm(const GemmOperand& a, const GemmOperand& b, const MutableMatrixView& out,
             Accumulate accumulate) override;
+  bool pack(const GemmOperand& b, PackedOperand& out) override { return backend_.pack(b, out); }
   void embedding(const EmbeddingForward& op) override;
   void embedding(const EmbeddingBackward& op) override;
   void rms_norm(const RmsNormForward& op) override;
@@ -112,5 +115,17 @@ class ProfilingBackend final : public Backend {
   std::map<std::string, KindOfOperation> kinds_;
   std::vector<KindOfOperation*> operations_;  //!< one for each two marks
 };
+
+/// What was watched.
+struct Watched {
+  std::string name;
+  std::string unit;  //!< "step"
+  double seconds;    //!< of one
+  int times;         //!< how many of them
+};
+/// A figure for each kind of operation beside the whole, with the speed of products beside the fastest large
+/// one if that is given.
+void report_profile(const Watched& watched, const std::vector<KindOfOperation>& kinds,
+                    const PeakProduct* peak, const Report& report);
 
 }  // namespace tetrad::bench

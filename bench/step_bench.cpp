@@ -15,16 +15,10 @@
 #include "tetrad/model/flops.h"
 #include "tetrad/optim/adamw_optimizer.h"
 #include "tetrad/train/memory_plan.h"
+#include "with_recipe.h"
 
 namespace tetrad::bench {
 namespace {
-
-/// What the configuration says of its precision is about recipes other than bf16, which they stand beside.
-Config with_recipe(Config config, const std::string& recipe) {
-  if (recipe == "bf16") config.precision = {};
-  config.precision.recipe = recipe;
-  return config;
-}
 
 /// A model that trains on random tokens, a whole optimizer step at a time.
 class Stepper {
@@ -226,19 +220,7 @@ void profile_step(Backend& backend, const Config& config, const std::vector<std:
     const double unwatched = seconds_per_step(backend, c, [] {});
     ProfilingBackend profile(backend);
     const double step = seconds_per_step(profile, c, [&] { profile.take(); });
-    const auto share = [&](const std::string& name, double seconds) {
-      report({fmt::format("{}: {}", recipe, name), "ms", seconds * 1e3, step * 1e3, "step"});
-    };
-    double rest = step;
-    for (const KindOfOperation& kind : profile.take()) {
-      const double seconds = kind.seconds / repeats;
-      rest -= seconds;
-      share(fmt::format("{} ({} calls)", kind.name, kind.calls / repeats), seconds);
-      if (kind.flop > 0)
-        report({fmt::format("{}: {}, speed", recipe, kind.name), "GFLOP/s", kind.flop / kind.seconds * 1e-9,
-                peak.flop() / peak.seconds() * 1e-9, peak.name()});
-    }
-    share("between operations", rest);
+    report_profile({recipe, "step", step, repeats}, profile.take(), &peak, report);
     report({recipe + ": step, so measured", "ms", step * 1e3, unwatched * 1e3, "step that nobody watches"});
   }
 }
