@@ -4,6 +4,7 @@
 // same run.
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,20 @@ void mamba(Backend& backend, const MambaCase& c, int repeats, const Report& repo
 /// AdamW whose moments, of so many gigabytes, lie on the host: how long it takes to get that memory, and each
 /// way to reach it beside a copy.
 void moments(Backend& backend, double gigabytes, int repeats, const Report& report);
+
+/// Output head and cross-entropy of [tokens, width] over [vocab, width]: FLOP/s of its products, beside the
+/// fastest large one.
+void loss(Backend& backend, std::int64_t tokens, std::int64_t vocab, std::int64_t width, int repeats,
+          const Report& report);
+
+/// AdamW on so many parameters, with moments in f32 and in BF16, and the norm of the gradients: bytes that
+/// must be read and written per second, beside a copy.
+void optimizer(Backend& backend, std::int64_t parameters, int repeats, const Report& report);
+
+/// Checkpoints of the configuration's model in a new folder in `parent`, which is removed: writing beside a
+/// plain file of the size, and loading beside reading the files.
+void checkpoint(Backend& backend, const Config& config, const std::filesystem::path& parent, int repeats,
+                const Report& report);
 
 /// Whole optimizer steps of the configuration's model, with its batch, microbatch, sequence and plan of
 /// memory: BF16 beside its FLOP at the speed of a large product, every other recipe beside BF16, in turns

@@ -104,6 +104,19 @@ void run_moments(Backend& backend, const BenchOptions& options, const bench::Rep
   bench::moments(backend, options.gigabytes, options.repeats, report);
 }
 
+void run_loss(Backend& backend, const BenchOptions& options, const bench::Report& report) {
+  const auto extents = parse_extents(options.size, 3);
+  bench::loss(backend, extents[0], extents[1], extents[2], options.repeats, report);
+}
+
+void run_optimizer(Backend& backend, const BenchOptions& options, const bench::Report& report) {
+  bench::optimizer(backend, static_cast<std::int64_t>(options.millions * 1e6), options.repeats, report);
+}
+
+void run_checkpoint(Backend& backend, const BenchOptions& options, const bench::Report& report) {
+  bench::checkpoint(backend, config_of(options, {}), options.folder, options.repeats, report);
+}
+
 /// At most this much of what the paths hold, so that a large folder takes no hours.
 std::vector<std::string> texts_of(const std::vector<std::string>& paths) {
   constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
@@ -137,6 +150,12 @@ void run_tokenizer(Backend&, const BenchOptions& options, const bench::Report& r
 std::string title_of_size(const BenchOptions& options) { return options.size; }
 
 std::string title_of_moments(const BenchOptions& options) { return fmt::format("{} GB", options.gigabytes); }
+
+std::string title_of_optimizer(const BenchOptions& options) {
+  return fmt::format("{} million parameters", options.millions);
+}
+
+std::string title_of_checkpoint(const BenchOptions& options) { return options.model; }
 
 std::string title_of_step(const BenchOptions& options) {
   return fmt::format(
@@ -186,8 +205,29 @@ void add_moments_options(CLI::App& command, BenchOptions& options) {
       ->capture_default_str();
 }
 
-void add_model_options(CLI::App& command, BenchOptions& options) {
+void add_model_option(CLI::App& command, BenchOptions& options) {
   command.add_option("--model", options.model, "A preset")->capture_default_str();
+}
+
+void add_loss_options(CLI::App& command, BenchOptions& options) {
+  add_size(command, options, "TOKENSxVOCABxWIDTH");
+}
+
+void add_optimizer_options(CLI::App& command, BenchOptions& options) {
+  command.add_option("--millions", options.millions, "Of parameters")
+      ->check(CLI::Range(0.001, 1e5))
+      ->capture_default_str();
+}
+
+void add_checkpoint_options(CLI::App& command, BenchOptions& options) {
+  add_model_option(command, options);
+  command.add_option("--folder", options.folder, "Where checkpoints are written, and removed again")
+      ->check(CLI::ExistingDirectory)
+      ->capture_default_str();
+}
+
+void add_recipe_options(CLI::App& command, BenchOptions& options) {
+  add_model_option(command, options);
   command.add_option("--recipes", options.recipes, "Recipes to measure")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(kRecipeNames.begin(), kRecipeNames.end())))
@@ -203,7 +243,7 @@ void add_model_options(CLI::App& command, BenchOptions& options) {
 }
 
 void add_step_options(CLI::App& command, BenchOptions& options) {
-  add_model_options(command, options);
+  add_recipe_options(command, options);
   command
       .add_option("--beside", options.beside,
                   "Measure what is left of the speed beside N threads that keep cores busy")
@@ -233,7 +273,7 @@ void add_step_options(CLI::App& command, BenchOptions& options) {
 }
 
 void add_decode_options(CLI::App& command, BenchOptions& options) {
-  add_model_options(command, options);
+  add_recipe_options(command, options);
   command.add_option("--clients", options.clients, "How many at once: one or more numbers")
       ->delimiter(',')
       ->check(whole_number(1, 4096))
@@ -299,6 +339,27 @@ const std::vector<Benchmark>& benchmarks() {
        title_of_moments,
        run_moments,
        "  tetrad bench moments --gigabytes 32 --backend cuda"},
+      {"loss",
+       "Output head and cross-entropy, relative to a product",
+       {.size = "2048x8192x512"},
+       add_loss_options,
+       title_of_size,
+       run_loss,
+       "  tetrad bench loss --size 32768x128256x2048 --backend cuda"},
+      {"optimizer",
+       "AdamW and the norm of the gradients, relative to a copy",
+       {.repeats = 9},
+       add_optimizer_options,
+       title_of_optimizer,
+       run_optimizer,
+       "  tetrad bench optimizer\n  tetrad bench optimizer --millions 1100 --backend cuda"},
+      {"checkpoint",
+       "Writing and loading checkpoints, relative to plain files",
+       {.model = "llama-162m", .repeats = 5},
+       add_checkpoint_options,
+       title_of_checkpoint,
+       run_checkpoint,
+       "  tetrad bench checkpoint\n  tetrad bench checkpoint --model llama-1b --folder /scratch --repeats 3"},
       {"step",
        "Whole training steps, every recipe relative to BF16",
        {.repeats = 9},

@@ -26,6 +26,8 @@ struct BenchOptions {
   std::string memory = "device";
   std::vector<std::string> settings = {};  //!< of the recipes other than bf16, and of memory
   double gigabytes = 1;
+  double millions = 64;  //!< of parameters
+  std::string folder = ".";
   int beside = 0;
   std::vector<std::int64_t> clients = {1, 4, 16};
   std::int64_t prompt = 16;
