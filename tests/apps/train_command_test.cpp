@@ -83,6 +83,7 @@ TEST_F(Training, EveryFailpointLeavesARunThatCanBeResumed) {
   ASSERT_EQ(run_tetrad(arguments(kLlama, "nvfp4", "whole")).exit_code, 0);
   for (const std::string_view point : kFailpoints) {
     if (point.starts_with("train.")) continue;         // those are faults of the training, not of the machine
+    if (point.starts_with("offload.")) continue;       // where memory is short: train_memory_test.cpp
     if (point.starts_with("host.")) continue;          // before the first step: train_memory_test.cpp
     if (point.starts_with("communicator.")) continue;  // there is one rank
     // Old checkpoints go a few times in so short a run, and none of the same step is in the way.

@@ -98,6 +98,24 @@ TEST_F(MemoryPlans, AFullHostIsSaidBeforeTheFirstStep) {
   }
 }
 
+/// What was updated by half is never saved.
+TEST_F(MemoryPlans, AFaultWhileMomentsOrTheResidualStreamMoveCostsNothing) {
+  ASSERT_EQ(run_tetrad(plan("whole", "device")).exit_code, 0);
+  for (const char* memory : {"{moments: host, residual: device}", "{moments: device, residual: host}"}) {
+    for (const char* fault : {"kill@1", "kill@57", "enospc@16", "eio@57", "enomem@1"}) {
+      SCOPED_TRACE(std::string(memory) + " " + fault);
+      const Outcome struck =
+          run_tetrad(plan("struck", memory), {std::string("TETRAD_FAILPOINTS=offload.copy=") + fault});
+      const bool was_killed = std::string_view(fault).starts_with("kill");
+      EXPECT_EQ(struck.exit_code, was_killed ? -1 : 1) << struck.err;
+      EXPECT_EQ(struck.err.find("cannot be copied") == std::string::npos, was_killed) << struck.err;
+      finish("struck");
+      expect_same_run("whole", "struck");
+      std::filesystem::remove_all(folder_ / "struck");
+    }
+  }
+}
+
 TEST_F(MemoryPlans, AreShownForMachinesThatAreNotHere) {
   write_file(folder_.file("8b.yaml"),
              "model: llama3-8b\nprecision: nvfp4\ndata: {sources: {a: " + folder_.file("a") +

@@ -49,6 +49,8 @@ inline constexpr auto kFailpoints = std::to_array<std::string_view>({
     "data.read",
     // allocate_on_host() of a backend
     "host.allocate",
+    // What lies on the host is copied, or used there: each piece of moments, each part of the residual stream
+    "offload.copy",
     // ops/communicator: before a collective begins, and before it is waited for
     "communicator.start",
     "communicator.wait",

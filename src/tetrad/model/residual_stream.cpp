@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/model/residual_stream.h"
 
+#include "tetrad/core/error.h"
+#include "tetrad/core/failpoint.h"
+
 namespace tetrad {
+namespace {
+
+void check_copy() {
+  if (failpoint_fails("offload.copy")) fail_errno("the residual stream on the host cannot be copied");
+}
+
+}  // namespace
 
 ResidualStream::ResidualStream(Backend& backend, std::int64_t blocks, DType storage, std::int64_t tokens,
                                std::int64_t hidden, Kept kept)
@@ -25,7 +35,9 @@ MutableMatrixView ResidualStream::begin(std::size_t i, std::int64_t rows) {
 }
 
 void ResidualStream::save(std::size_t i) {
-  if (is_on_host(i)) backend_.copy_in_lane(place(i), buffers_[place(i)].bytes(), host(i));
+  if (!is_on_host(i)) return;
+  check_copy();
+  backend_.copy_in_lane(place(i), buffers_[place(i)].bytes(), host(i));
 }
 
 MatrixView ResidualStream::restore(std::size_t i) {
@@ -36,6 +48,7 @@ MatrixView ResidualStream::restore(std::size_t i) {
 void ResidualStream::release(std::size_t i) {
   if (i < buffers_.size()) return;
   const std::size_t next = i - buffers_.size();  // in the same buffer, and so behind its own way to the host
+  check_copy();
   backend_.copy_in_lane(place(next), host(next), buffers_[place(next)].bytes());
 }
 

@@ -6,6 +6,8 @@
 #include "tetrad/backend/cpu/element.h"
 #include "tetrad/backend/cpu/pieces.h"
 #include "tetrad/backend/cpu/sums.h"
+#include "tetrad/core/error.h"
+#include "tetrad/core/failpoint.h"
 
 namespace tetrad::cpu {
 namespace {
@@ -57,6 +59,8 @@ void adamw(Threads& threads, const AdamWStep& op) {
   threads.parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t index) {
     const Piece& piece = pieces[static_cast<std::size_t>(index)];
     const AdamWTensor& tensor = op.tensors[piece.tensor];
+    if (tensor.moments_on_host && failpoint_fails("offload.copy"))
+      fail_errno("moments on the host cannot be copied");
     if (tensor.moments == DType::f32)
       update_f32(tensor, rates, piece.first, piece.last);
     else

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "tetrad/backend/cuda/common/error.h"
+#include "tetrad/core/error.h"
+#include "tetrad/core/failpoint.h"
 
 namespace tetrad::cuda {
 namespace {
@@ -45,6 +47,7 @@ void MomentStaging::step(const Device& device, const AdamWTensor& tensor, const 
   check(cudaEventRecord(begun_, device.stream()));
   check(cudaStreamWaitEvent(in_, begun_));
   for (std::int64_t first = 0; first < tensor.size; first += kStagedMoments) {
+    if (failpoint_fails("offload.copy")) fail_errno("moments on the host cannot be copied");
     Stage& stage = stages_[next_++ % kMomentStages];
     AdamWTensor piece = tensor;
     piece.size = std::min<std::int64_t>(kStagedMoments, tensor.size - first);
