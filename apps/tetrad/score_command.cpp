@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "model_commands.h"
+#include "terminal.h"
 #include "tetrad/eval/score.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/json_text.h"
@@ -50,7 +51,13 @@ void write_gradients(const ScoreOptions& options, const Lines& lines) {
     TETRAD_CHECK(line.size() == lines[0].size(),
                  "--gradients needs lines of one length, not {} and {} tokens", lines[0].size(), line.size());
   const std::unique_ptr<Backend> backend = choose_backend(options.model);
-  LoadedModel model = load_model(options.model, *backend, static_cast<std::int64_t>(lines.size()), length);
+  LoadedModel model(options.model.checkpoint,
+                    {.precision = options.model.precision,
+                     .batch = std::ssize(lines),
+                     .sequence = length,
+                     .display = &terminal(),
+                     .reads_only = false},
+                    *backend);
   std::vector<std::int32_t> inputs;
   std::vector<std::int32_t> targets;
   for (const auto& line : lines) {

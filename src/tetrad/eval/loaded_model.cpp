@@ -69,9 +69,9 @@ LoadedModel::LoadedModel(const std::filesystem::path& checkpoint, const LoadOpti
   config_.precision = with_precision(config_.precision, options.precision);
   sequence_ = options.sequence > 0 ? options.sequence : config_.train.sequence;
   recipe_ = std::make_unique<Recipe>(config_.precision, config_.model.blocks());
-  decoder_ = std::make_unique<Decoder>(backend, config_.model, options.batch, sequence_,
-                                       storage_type(config_.precision),
-                                       MemoryLevers{.recompute = Recompute::full, .reads_only = true});
+  decoder_ = std::make_unique<Decoder>(
+      backend, config_.model, options.batch, sequence_, storage_type(config_.precision),
+      MemoryLevers{.recompute = Recompute::full, .reads_only = options.reads_only});
   load_weights(path(), *decoder_);
   tokenizer_ = tokenizer_of_checkpoint(path());
 }

@@ -38,6 +38,7 @@ struct LoadOptions {
   std::int64_t batch = 1;      //!< sequences at a time, for evaluation
   std::int64_t sequence = 0;   //!< 0: as in training
   Display* display = nullptr;  //!< where checkpoints that cannot be used are named; null: nowhere
+  bool reads_only = true;      //!< it is not differentiated, and needs no memory for that
 };
 
 class LoadedModel {
