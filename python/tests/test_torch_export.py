@@ -199,6 +199,7 @@ def test_input_scales_are_those_of_the_calibration(models, tmp_path):
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "nemotron_h"])
 def test_compressed_tensors_decodes_the_values_of_training(models, kind, tmp_path):
+    pytest.importorskip("compressed_tensors")
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationConfig
 
@@ -279,8 +280,7 @@ GGUF_LEAVES = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_pr
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "nemotron_h"])
 def test_gguf_decodes_the_values_of_training(models, kind, tmp_path):
-    import gguf
-
+    gguf = pytest.importorskip("gguf")
     model = models(kind)
     reader = gguf.GGUFReader(export(model, "gguf", tmp_path / "model.gguf"))
     tensors = {tensor.name: tensor for tensor in reader.tensors}
@@ -424,6 +424,8 @@ def test_what_cannot_be_exported_is_said(models, tmp_path):
     refused("no batch", model, "modelopt", calibration=[], out=out)
     refused("not list", model, "modelopt", calibration=[[1, 2]], out=out)
     refused("no effect with gguf", model, "gguf", calibration=batches(1), out=out)
+    refused("dtype has no effect with gguf", model, "gguf", dtype="f32", out=out)
+    refused("joined_scales has no effect with hf", model, joined_scales=True, out=out)
     refused("no type .*float64", model, dtype=torch.float64, out=out)
     refused("no tokenizer", model, tokenizer=3, out=out)
     refused("files of -1 GB", model, shard_gb=-1, out=out)
@@ -437,15 +439,20 @@ def test_what_cannot_be_exported_is_said(models, tmp_path):
     head = trained_model("llama", steps=0, keep=[], keep_last=0)
     refused("lm_head is quantized.*keep it", head, "gguf", out=out)
     # formats that servers do not have
-    refused("weights are mxfp4.*format hf", trained_model("llama", "mxfp4", steps=0), "gguf", out=out)
+    drawn = {"recipe": "nvfp4", "sr": ["weights", "gradients"]}
+    for recipe, what in (("mxfp4", "weights are mxfp4"), ("fp8", "weights are fp8"), (drawn, "weights are rounded stochastically")):
+        refused(f"{what}.*format hf", trained_model("llama", recipe, steps=0), "gguf", out=out)
     refused("no layer .* NVFP4", trained_model("llama", "bf16", steps=0), "modelopt", out=out, calibration=batches(1))
     ended = trained_model("llama", steps=0)
     tt.set_schedule(ended, [(0.5, {"forward": "bf16"})], passes=10)
     tt.set_progress(ended, 1.0)
     refused("no layer .* NVFP4", ended, "compressed-tensors", out=out, calibration=batches(1))
+    double = trained_model("llama", steps=0).double()
+    refused("float64: convert", double, out=out)
     bad = trained_model("llama", steps=0)
     bad.model.layers[0].mlp.up_proj.weight.data[0, 0] = float("nan")
     refused("not finite", bad, out=out)
+    refused("values that are not finite", bad, "modelopt", calibration=batches(1), out=out)
     assert not list(tmp_path.iterdir()), "nothing is left of what was refused"
 
 

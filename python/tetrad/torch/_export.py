@@ -35,22 +35,23 @@ def export(
     *,
     calibration: Iterable[Any] | None = None,
     tokenizer: Any = None,
-    dtype: str | torch.dtype = "bf16",
+    dtype: str | torch.dtype | None = None,
     joined_scales: bool = False,
-    shard_gb: float = 5.0,
+    shard_gb: float | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Writes a model that convert() made, for other programs, and returns ``out``.
 
     ``format``: "modelopt" and "compressed-tensors" (folders, for inference servers), "gguf" (a file, for llama.cpp), or
     "hf" (a folder with all values, for transformers). NVFP4 layers have the codes that the forward pass multiplies now;
-    other weights are of ``dtype`` (GGUF: BF16).
+    other weights are of ``dtype``: "bf16" (that of GGUF in any case), "f16" or "f32".
     ``calibration``: for modelopt and compressed-tensors, batches on which the model is run to see how large the inputs
     of each layer become: tensors of token ids, or dicts of what the model takes. A few dozen sequences of the training
     data will do.
     ``tokenizer``: one of transformers, or the folder of one.
     ``joined_scales``: quantizes q, k and v (gate and up) anew with one tensor scale, as servers that make one matrix of
     them need it, instead of taking the codes of training.
+    ``shard_gb``: the largest file of a folder, 5 unless it is said.
     ``out`` appears whole or not at all; what is there is replaced only with ``overwrite``, and only an earlier export.
     """
     if format not in FORMATS:
@@ -59,12 +60,7 @@ def export(
     layers = layers_of(model)
     _check_model(model, layers)
     _check_target(Path(out), format, overwrite)
-    if calibration is not None and format not in _WITH_INPUT_SCALES:
-        raise Error(f"export: calibration has no effect with {format}, which has no input scales: leave it out")
-    if calibration is None and format in _WITH_INPUT_SCALES:
-        raise Error(f"export: {format} has a scale for the inputs of each layer: give calibration=…, some batches of token ids")
-    if not 0 < float(shard_gb) <= 1e6:
-        raise Error(f"export: files of {shard_gb} GB")
+    _check_options(format, calibration=calibration, dtype=dtype, joined_scales=joined_scales or None, shard_gb=shard_gb)
     tensors = _tensors_of(model)
     largest = _largest_inputs(model, layers, calibration) if calibration is not None else {}
     with tempfile.TemporaryDirectory(prefix="tetrad-export-") as folder:
@@ -72,8 +68,8 @@ def export(
         options = ExportOptions(
             folder=os.fsencode(folder),
             format=format.encode(),
-            dtype=_name_of(dtype).encode(),
-            shard_bytes=int(float(shard_gb) * 1e9),
+            dtype=None if dtype is None else _name_of(dtype).encode(),
+            shard_bytes=0 if shard_gb is None else int(shard_gb * 1e9),
             overwrite=int(overwrite),
             joined_scales=int(joined_scales),
         )
@@ -123,6 +119,23 @@ def _check_target(out: Path, format: str, overwrite: bool) -> None:
         raise Error(f"export: {str(out)!r} is there already: choose another name, or give overwrite=True if it is an earlier export")
 
 
+def _check_options(format: str, **given: Any) -> None:
+    """What a format has no use for would else be passed over without a word."""
+    useless = {
+        "calibration": {"hf": "it has no input scales", "gguf": "it has no input scales"},
+        "dtype": {"gguf": "matrices are NVFP4 or BF16, the rest is F32"},
+        "joined_scales": {"hf": "all weights keep their values"},
+        "shard_gb": {"gguf": "it is one file"},
+    }
+    for name, value in given.items():
+        if value is not None and format in useless[name]:
+            raise Error(f"export: {name} has no effect with {format}: {useless[name][format]}; leave it out")
+    if given["calibration"] is None and format in _WITH_INPUT_SCALES:
+        raise Error(f"export: {format} has a scale for the inputs of each layer: give calibration=…, some batches of token ids")
+    if given["shard_gb"] is not None and not 1e-6 <= given["shard_gb"] <= 1e6:
+        raise Error(f"export: files of {given['shard_gb']} GB")
+
+
 def _name_of(dtype: str | torch.dtype) -> str:
     return _TYPES.get(dtype, str(dtype)) if isinstance(dtype, torch.dtype) else str(dtype)
 
@@ -149,6 +162,8 @@ def _largest_inputs(model: nn.Module, layers: Mapping[str, Linear], batches: Ite
 
     def observer(name: str) -> Callable[..., None]:
         def note(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            if inputs[0].numel() == 0:
+                return
             amax = inputs[0].detach().abs().amax().float()
             largest[name] = torch.maximum(largest[name], amax) if name in largest else amax
 

@@ -76,7 +76,7 @@ LinearLayers linear_layers(const HfModelSource& source, const HfLayers& layers, 
     for (const Piece& piece : parameter.pieces) {
       const std::string name = source.module_name(piece);
       const float amax = layers.at(name).input_amax;
-      TETRAD_CHECK(amax >= 0, "{} has no input scale: no calibration reached it", name);
+      TETRAD_CHECK(!(amax < 0), "{} has no input scale: no calibration reached it", name);
       TETRAD_CHECK(std::isfinite(amax), "{} is given values that are not finite: this model cannot be served",
                    name);
       largest = std::max(largest, amax);
