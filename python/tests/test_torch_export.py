@@ -4,9 +4,7 @@ has the values that the forward pass multiplied."""
 
 import copy
 import json
-import os
-import subprocess
-import sys
+import resource
 import warnings
 
 import numpy as np
@@ -484,19 +482,28 @@ def test_an_export_that_is_stopped_leaves_nothing(models, tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
-FULL_DISK = """
-import sys, torch, transformers, tetrad.torch as tt
-config = transformers.LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=1,
-                                  num_attention_heads=4, num_key_value_heads=2)
-model = tt.convert(transformers.LlamaForCausalLM(config), keep_last=0)
-tt.export(model, sys.argv[1], sys.argv[2])
-"""
-
-
-@pytest.mark.parametrize("format", ["hf", "gguf"])
-def test_a_full_disk_leaves_nothing(format, tmp_path):
-    environment = os.environ | {"TETRAD_FAILPOINTS": "file.write=enospc@3"}
-    command = [sys.executable, "-c", FULL_DISK, format, str(tmp_path / "out")]
-    result = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
-    assert result.returncode == 1 and "RuntimeError" in result.stderr and "No space left on device" in result.stderr
+@pytest.mark.parametrize("format", ["hf", "modelopt", "gguf"])
+def test_a_disk_that_is_full_leaves_nothing(models, format, tmp_path):
+    """A limit on the size of files fails in the middle of one, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    calibration = batches(1) if format == "modelopt" else None
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+    try:
+        with pytest.raises(RuntimeError, match=r"failed to write.*File too large"):
+            tt.export(models("llama"), format, tmp_path / "new/out", calibration=calibration)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())
+
+
+def test_models_of_several_ranks(tmp_path):
+    from torch.distributed import fsdp
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = trained_model("llama", steps=0)
+        export(torch.nn.parallel.DistributedDataParallel(model), "gguf", tmp_path / "model.gguf")
+        fsdp.fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (1,)))
+        refused("shared among ranks.*full_state_dict", model, "gguf", out=tmp_path / "sharded.gguf")
+    finally:
+        torch.distributed.destroy_process_group()
