@@ -2,9 +2,7 @@
 """Export of converted models: each format is read by those whose it is (compressed-tensors, gguf, llama.cpp, transformers), and
 has the values that the forward pass multiplied."""
 
-import copy
 import json
-import resource
 import warnings
 
 import numpy as np
@@ -15,6 +13,7 @@ import tetrad
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 import tetrad.torch as tt  # noqa: E402
+from small_models import KEPT, TOKENS, VOCAB, batches, config_of, export, tensors_of, trained_model  # noqa: E402
 
 # Largest difference of two logits, relative to the largest: both are computed in float32.
 LOGITS_TOLERANCE = 1e-5
@@ -22,74 +21,7 @@ LOGITS_TOLERANCE = 1e-5
 SERVED_FACTOR = 2.5
 # Of log-probabilities of llama.cpp, which rounds what it multiplies weights with: as in crosscheck/llama_cpp.py.
 LLAMA_CPP_TOLERANCE = 0.05
-VOCAB, TOKENS = 320, 32
-KEPT = "model.layers.1.mlp.down_proj"
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64)
-
-SIZES = dict(
-    vocab_size=VOCAB, hidden_size=128, intermediate_size=192, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
-    max_position_embeddings=256,
-)  # fmt: skip
-
-
-def config_of(kind, **changes):
-    if kind == "qwen3":
-        return transformers.Qwen3Config(**SIZES, num_hidden_layers=3, tie_word_embeddings=True, **changes)
-    if kind == "nemotron_h":
-        return transformers.NemotronHConfig(
-            **SIZES, hybrid_override_pattern="M-*-M-", mamba_num_heads=8, mamba_head_dim=16, n_groups=2, ssm_state_size=18,
-            conv_kernel=4, chunk_size=16, time_step_min=1e-30, mlp_hidden_act="relu2",
-        )  # fmt: skip
-    return transformers.LlamaConfig(**SIZES, num_hidden_layers=3, bos_token_id=1, eos_token_id=2, **changes)
-
-
-def batches(count, seed=5):
-    """Texts that count upwards, in steps of one to three: soon learned."""
-    generator = torch.Generator().manual_seed(seed)
-    steps, first = (torch.randint(low, high, (count, 4, 1), generator=generator) for low, high in ((1, 4), (0, VOCAB)))
-    return list((torch.arange(TOKENS) * steps + first) % VOCAB)
-
-
-def trained_model(kind, recipe="nvfp4", steps=16, changes=None, **options):
-    torch.manual_seed(7)
-    model = transformers.AutoModelForCausalLM.from_config(config_of(kind, **(changes or {})))
-    keep = ["lm_head"] + ([KEPT] if kind != "nemotron_h" else [])
-    tt.convert(model, recipe, keep=options.pop("keep", keep), keep_last=options.pop("keep_last", 1), seed=3, **options)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for ids in batches(steps):
-        model(input_ids=ids, labels=ids).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return model.eval()
-
-
-@pytest.fixture(scope="module")
-def models():
-    made = {}
-
-    def get(kind):
-        if kind not in made:
-            made[kind] = trained_model(kind)
-        return made[kind]
-
-    return get
-
-
-def export(model, format, out, expected_warning=None, **options):
-    if format in ("modelopt", "compressed-tensors"):
-        options.setdefault("calibration", batches(2, seed=6))
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        assert tt.export(model, format, out, **options) == out
-    texts = [str(one.message) for one in said if str(one.message).startswith("export: ")]
-    assert len(texts) == (expected_warning is not None) and all(expected_warning in text for text in texts)
-    return out
-
-
-def tensors_of(folder):
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model.safetensors")
 
 
 def quantized_layers(model):
@@ -376,8 +308,22 @@ def test_joined_scales_are_one_for_what_servers_join(models, tmp_path):
     assert torch.equal(tensors["model.layers.0.mlp.down_proj.weight"], down.codes)
 
 
+def test_fp8_layers_are_left_as_they_are(tmp_path):
+    """Also where only some of what servers join are FP8, and the rest is none of ours."""
+    recipe = {"recipe": "nvfp4", "high_precision": {"fp8": ["*.q_proj", "lm_head"]}}
+    model = trained_model("llama", recipe, steps=0, keep=["k_proj", "layers.1.self_attn.v_proj"])
+    assert "fp8" in model.model.layers[0].self_attn.q_proj.precision and "fp8" in model.lm_head.precision
+    for joined in (False, True):
+        if joined:
+            model.model.layers[0].self_attn.v_proj.__class__ = torch.nn.Linear  # or it would need one scale with q_proj
+        expected = None if joined else "k_proj"
+        tensors = tensors_of(export(model, "modelopt", tmp_path / str(joined), expected, joined_scales=joined))
+        for name in ("model.layers.0.self_attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight", "lm_head.weight"):
+            assert torch.equal(tensors[name], model.state_dict()[name].bfloat16()), name
+
+
 def test_other_scales_are_kept_and_inputs_warned_of(tmp_path):
-    """The recipe `tetrad` searches scales, which servers cannot do for inputs."""
+    """Training may search scales, which servers cannot do for inputs."""
     model = trained_model("llama", recipe={"recipe": "nvfp4", "scale": "search"}, steps=1)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -402,108 +348,3 @@ def test_bfloat16_weights_and_layers_that_differ(tmp_path):
     assert torch.equal(tensors["model.layers.1.self_attn.k_proj.weight"], model.model.layers[1].self_attn.k_proj.weight)
     with pytest.raises(tetrad.Error, match="different ways"):
         export(model, "modelopt", tmp_path / "joined", joined_scales=True)
-
-
-def test_wrapped_models_are_unwrapped(models, tmp_path):
-    export(torch.compile(models("llama")), "gguf", tmp_path / "model.gguf")
-
-
-def refused(match, model, format="hf", **options):
-    with pytest.raises(tetrad.Error, match=match):
-        tt.export(model, format, options.pop("out"), **options)
-
-
-def test_what_cannot_be_exported_is_said(models, tmp_path):
-    out, model = tmp_path / "out", models("llama")
-    refused("no format 'onnx'.*gguf", model, "onnx", out=out)
-    refused("convert it", transformers.AutoModelForCausalLM.from_config(config_of("llama")), out=out)
-    refused("no config of transformers.*Llama, Qwen3 and Nemotron-H", tt.convert(torch.nn.Sequential(torch.nn.Linear(64, 64))), out=out)
-    refused("give calibration", model, "modelopt", out=out)
-    refused("no batch", model, "modelopt", calibration=[], out=out)
-    refused("not list", model, "modelopt", calibration=[[1, 2]], out=out)
-    refused("no effect with gguf", model, "gguf", calibration=batches(1), out=out)
-    refused("dtype has no effect with gguf", model, "gguf", dtype="f32", out=out)
-    refused("joined_scales has no effect with hf", model, joined_scales=True, out=out)
-    refused("no type .*float64", model, dtype=torch.float64, out=out)
-    refused("no tokenizer", model, tokenizer=3, out=out)
-    refused("files of -1 GB", model, shard_gb=-1, out=out)
-    meta = copy.deepcopy(model).to("meta")
-    refused("device meta", meta, out=out)
-    # an architecture that no writer knows
-    gpt = transformers.GPTNeoXConfig(vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
-    other = tt.convert(transformers.AutoModelForCausalLM.from_config(gpt), keep=["lm_head"], keep_last=0)
-    refused("GPTNeoXForCausalLM.* is not supported: only LlamaForCausalLM", other, out=out)
-    # a layer that has four bits nowhere else
-    head = trained_model("llama", steps=0, keep=[], keep_last=0)
-    refused("lm_head is quantized.*keep it", head, "gguf", out=out)
-    # formats that servers do not have
-    drawn = {"recipe": "nvfp4", "sr": ["weights", "gradients"]}
-    for recipe, what in (("mxfp4", "weights are mxfp4"), ("fp8", "weights are fp8"), (drawn, "weights are rounded stochastically")):
-        refused(f"{what}.*format hf", trained_model("llama", recipe, steps=0), "gguf", out=out)
-    refused("no layer .* NVFP4", trained_model("llama", "bf16", steps=0), "modelopt", out=out, calibration=batches(1))
-    ended = trained_model("llama", steps=0)
-    tt.set_schedule(ended, [(0.5, {"forward": "bf16"})], passes=10)
-    tt.set_progress(ended, 1.0)
-    refused("no layer .* NVFP4", ended, "compressed-tensors", out=out, calibration=batches(1))
-    double = trained_model("llama", steps=0).double()
-    refused("float64: convert", double, out=out)
-    bad = trained_model("llama", steps=0)
-    bad.model.layers[0].mlp.up_proj.weight.data[0, 0] = float("nan")
-    refused("not finite", bad, out=out)
-    refused("values that are not finite", bad, "modelopt", calibration=batches(1), out=out)
-    assert not list(tmp_path.iterdir()), "nothing is left of what was refused"
-
-
-def test_what_is_there_is_replaced_only_if_asked_for(models, tmp_path):
-    model = models("llama")
-    export(model, "hf", tmp_path / "out")
-    refused("already.*overwrite=True", model, out=tmp_path / "out")
-    export(model, "hf", tmp_path / "out", overwrite=True)
-    export(model, "gguf", tmp_path / "model.gguf")
-    refused("already", model, "gguf", out=tmp_path / "model.gguf")
-    export(model, "gguf", tmp_path / "model.gguf", overwrite=True)
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis/chapter").write_text("mine")
-    refused("not replaced", model, out=tmp_path / "thesis", overwrite=True)
-    assert (tmp_path / "thesis/chapter").read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.gguf", "out", "thesis"]
-
-
-def test_an_export_that_is_stopped_leaves_nothing(models, tmp_path, monkeypatch):
-    import tetrad.torch._export as module
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "_copy", stop)
-    for format, name in (("hf", "out"), ("gguf", "model.gguf")):
-        with pytest.raises(KeyboardInterrupt):
-            tt.export(models("llama"), format, tmp_path / "new" / name)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("format", ["hf", "modelopt", "gguf"])
-def test_a_disk_that_is_full_leaves_nothing(models, format, tmp_path):
-    """A limit on the size of files fails in the middle of one, as a full disk does."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    calibration = batches(1) if format == "modelopt" else None
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
-    try:
-        with pytest.raises(RuntimeError, match=r"failed to write.*File too large"):
-            tt.export(models("llama"), format, tmp_path / "new/out", calibration=calibration)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert not list(tmp_path.iterdir())
-
-
-def test_models_of_several_ranks(tmp_path):
-    from torch.distributed import fsdp
-
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        model = trained_model("llama", steps=0)
-        export(torch.nn.parallel.DistributedDataParallel(model), "gguf", tmp_path / "model.gguf")
-        fsdp.fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (1,)))
-        refused("shared among ranks.*full_state_dict", model, "gguf", out=tmp_path / "sharded.gguf")
-    finally:
-        torch.distributed.destroy_process_group()

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "tetrad/core/error.h"
 #include "tetrad/interchange/export_gguf.h"
@@ -25,37 +26,41 @@ bool is_nvfp4(const HfLayer& layer) {
   return weight && weight->format == Format::nvfp4;
 }
 
-/// Every layer is one of the model's that servers can have in four bits.
+/// What the weight of a layer is quantized with; nothing: it stays, or is none of ours.
+std::optional<QuantSpec> weight_of(const HfLayers& layers, const std::string& name) {
+  const auto found = layers.find(name);
+  return found == layers.end() ? std::nullopt : found->second.precision[Operand::fprop_w];
+}
+
+/// Every layer in four bits is one that servers can have so.
 void check_names(const HfModelSource& source, const HfLayers& layers) {
   std::set<std::string> linear;
   for (const MappedParameter& parameter : source.parameters())
     if (!parameter.linear.empty())
       for (const Piece& piece : parameter.pieces) linear.insert(source.module_name(piece));
-  for (const auto& [name, layer] : layers)
+  for (const auto& [name, layer] : layers) {
+    const auto& weight = layer.precision[Operand::fprop_w];
     TETRAD_CHECK(
-        !layer.precision[Operand::fprop_w] || linear.contains(name),
+        !weight || weight->format == Format::fp8 || linear.contains(name),
         "{} is quantized, but no linear layer within the blocks of such a model is called so, and the "
         "formats have no other in four bits: keep it as it is when the model is converted, or {}",
         name, kValuesInstead);
+  }
 }
 
 /// What all pieces of a parameter are; nullptr: nothing of ours.
 const HfLayer* layer_of(const HfModelSource& source, const HfLayers& layers,
                         const MappedParameter& parameter) {
-  const auto find = [&](const Piece& piece) {
-    const auto found = layers.find(source.module_name(piece));
-    return found == layers.end() ? nullptr : &found->second;
-  };
-  const auto weight = [](const HfLayer* layer) {
-    return layer != nullptr ? layer->precision[Operand::fprop_w] : std::optional<QuantSpec>();
-  };
-  const HfLayer* first = find(parameter.pieces.front());
-  for (const Piece& piece : parameter.pieces)
-    TETRAD_CHECK(weight(find(piece)) == weight(first),
+  const std::string first = source.module_name(parameter.pieces.front());
+  for (const Piece& piece : parameter.pieces) {
+    const std::string name = source.module_name(piece);
+    TETRAD_CHECK(weight_of(layers, name) == weight_of(layers, first),
                  "{} and {} are quantized in different ways, so they cannot have one tensor scale: convert "
                  "both alike, or let each have its own",
-                 source.module_name(parameter.pieces.front()), source.module_name(piece));
-  return first;
+                 first, name);
+  }
+  const auto found = layers.find(first);
+  return found == layers.end() ? nullptr : &found->second;
 }
 
 /// The layers as the plan and the writer call them.
@@ -85,27 +90,51 @@ LinearLayers linear_layers(const HfModelSource& source, const HfLayers& layers, 
   return result;
 }
 
-std::set<std::string> names_in_nvfp4(const HfLayers& layers) {
-  std::set<std::string> names;
-  for (const auto& [name, layer] : layers)
-    if (is_nvfp4(layer)) names.insert(name);
-  return names;
-}
+/// Of what servers make one matrix, and we too: "q_proj, k_proj, v_proj".
+struct Joined {
+  std::string leaves;
+  std::string first;  //!< module
+  bool any_nvfp4 = false;
+  bool all_equal = true;  //!< quantized alike
+};
 
-/// What the layers of `names` are that servers make one matrix of: "q_proj, k_proj, v_proj".
-std::set<std::string> joined_layers(const HfModelSource& source, const std::set<std::string>& names) {
-  std::set<std::string> joined;
+std::vector<Joined> joined_layers(const HfModelSource& source, const HfLayers& layers) {
+  std::vector<Joined> result;
   for (const MappedParameter& parameter : source.parameters()) {
-    std::vector<std::string> leaves;
-    bool any = false;
+    if (parameter.linear.empty() || parameter.pieces.size() < 2) continue;
+    Joined joined;
+    joined.first = source.module_name(parameter.pieces.front());
     for (const Piece& piece : parameter.pieces) {
       const std::string name = source.module_name(piece);
-      leaves.push_back(name.substr(name.rfind('.') + 1));
-      any |= names.contains(name);
+      const std::optional<QuantSpec> weight = weight_of(layers, name);
+      joined.any_nvfp4 |= weight && weight->format == Format::nvfp4;
+      joined.all_equal &= weight == weight_of(layers, joined.first);
+      joined.leaves += (joined.leaves.empty() ? "" : ", ") + name.substr(name.rfind('.') + 1);
     }
-    if (any && leaves.size() > 1) joined.insert(fmt::format("{}", fmt::join(leaves, ", ")));
+    result.push_back(std::move(joined));
   }
-  return joined;
+  return result;
+}
+
+/// As they were trained: each with its own scale. `joined_scales` leaves those together that can share one.
+void take_apart(HfModelSource& source, const std::vector<Joined>& layers, bool joined_scales) {
+  std::set<std::string> apart;
+  for (const Joined& joined : layers)
+    if (joined.any_nvfp4 ? !joined_scales : !joined.all_equal) apart.insert(joined.first);
+  source.take_apart(apart);
+}
+
+std::string warning_about(const std::vector<Joined>& layers) {
+  std::set<std::string> names;
+  for (const Joined& joined : layers)
+    if (joined.any_nvfp4) names.insert(joined.leaves);
+  if (names.empty()) return {};
+  return fmt::format(
+      "these layers have tensor scales of their own, as in training: {}. Servers that make one matrix of "
+      "them "
+      "(vLLM, SGLang, TensorRT-LLM) want one scale: they take the largest for all, which changes weights, or "
+      "refuse the model. Export for them with joined_scales",
+      fmt::join(names, "; "));
 }
 
 }  // namespace
@@ -124,17 +153,11 @@ ExportSummary export_hf_model(const std::filesystem::path& folder, const TensorT
   if (what.format == "hf") return export_hf(cpu.threads(), source, out, options);
 
   check_names(source, layers);
-  const std::set<std::string> nvfp4 = names_in_nvfp4(layers);
-  if (!what.joined_scales) {
-    if (const std::set<std::string> joined = joined_layers(source, nvfp4);
-        has_input_scales && !joined.empty())
-      options.warnings.push_back(fmt::format(
-          "these layers have tensor scales of their own, as in training: {}. Servers that make one "
-          "matrix of them (vLLM, SGLang, TensorRT-LLM) want one scale: they take the largest for "
-          "all, which changes weights, or refuse the model. Export for them with joined_scales",
-          fmt::join(joined, "; ")));
-    source.take_apart(nvfp4);
-  }
+  const std::vector<Joined> joined = joined_layers(source, layers);
+  if (std::string warning = warning_about(joined);
+      has_input_scales && !what.joined_scales && !warning.empty())
+    options.warnings.push_back(std::move(warning));
+  take_apart(source, joined, what.joined_scales);
   const LinearLayers linear = linear_layers(source, layers, has_input_scales);
   const Nvfp4Plan plan(linear.precisions, kValuesInstead);
   if (what.format == "gguf") {
