@@ -105,7 +105,7 @@ def _check_model(model: nn.Module, layers: Mapping[str, Linear]) -> None:
     if not (hasattr(config, "save_pretrained") and hasattr(config, "to_diff_dict")):
         raise Error(
             f"export: {type(model).__name__} has no config of transformers, so its layers' names and shapes mean nothing to other "
-            f"programs. {_MODELS} can be exported; of others, tetrad.save() writes what tetrad.torch.quantize() makes of "
+            f"programs. {_MODELS} can be exported; of others, tetrad.save() writes what tetrad.quantize() makes of "
             "each weight"
         )
 
