@@ -10,6 +10,7 @@
 #include "progress.h"
 #include "terminal.h"
 #include "tetrad/interchange/calibration.h"
+#include "tetrad/interchange/checkpoint_source.h"
 #include "tetrad/interchange/export_gguf.h"
 #include "tetrad/interchange/export_nvfp4.h"
 #include "tetrad/io/json_text.h"

@@ -30,6 +30,16 @@ def rng():
     return np.random.default_rng(20)
 
 
+@pytest.fixture(scope="session")
+def models():
+    """Small models that were converted and trained, by their kind; whoever changes one takes a copy."""
+    from functools import cache
+
+    from small_models import trained_model
+
+    return cache(trained_model)
+
+
 def dequantized_product(a, b):
     """a bᵀ in double precision, and the bound of what a product in float32 may be off by."""
     a, b = a.astype(np.float64), b.astype(np.float64)

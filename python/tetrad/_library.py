@@ -181,6 +181,24 @@ class LinearBackward(_Sized):
     ]
 
 
+# user, name, memory, bytes: 0 where the memory was filled
+ReadTensor = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_char_p, c.c_void_p, c.c_size_t)
+
+
+class ExportOptions(_Sized):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("folder", c.c_char_p),
+        ("format", c.c_char_p),
+        ("dtype", c.c_char_p),
+        ("read", ReadTensor),
+        ("user", c.c_void_p),
+        ("shard_bytes", c.c_uint64),
+        ("overwrite", c.c_int32),
+        ("joined_scales", c.c_int32),
+    ]
+
+
 def _load(name: str) -> c.CDLL:
     try:
         return c.CDLL(str(_FOLDER / name))
@@ -192,6 +210,7 @@ lib = _load("libtetrad.so.1")
 lib.tetrad_version.restype = c.c_char_p
 lib.tetrad_last_error.restype = c.c_char_p
 lib.tetrad_tensor_of_name.restype = c.c_uint32
+lib.tetrad_export_warning.restype = c.c_char_p
 if lib.tetrad_abi_version() != _ABI_VERSION:
     raise ImportError(f"tetrad: the library has ABI version {lib.tetrad_abi_version()}, and this package needs {_ABI_VERSION}")
 

@@ -54,6 +54,8 @@ int main(void) {
   x.rows = -1;
   expect(tetrad_quantize(context, &x, &quantizer, NULL, &quantized, NULL) == TETRAD_BAD_INPUT, "a bad shape");
   expect(strlen(tetrad_last_error()) > 0, "a message");
+  expect(tetrad_export_create(NULL, NULL) == TETRAD_BAD_INPUT && tetrad_export_warning(NULL, 0) == NULL,
+         "export is there");
   tetrad_context_free(context);
   return failures;
 }

@@ -18,6 +18,7 @@
 #include "tetrad/io/safetensors.h"
 #include "tetrad/model/decoder.h"
 #include "tetrad/optim/adamw_optimizer.h"
+#include "tetrad/tokenizer/bpe.h"
 
 namespace tetrad::testing {
 

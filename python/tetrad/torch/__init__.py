@@ -4,6 +4,7 @@
     model = tetrad.torch.convert(model, recipe="nvfp4", keep=["lm_head"], seed=1234)
 """
 
+from ._export import export
 from ._functional import Quantized, dequantize, linear, make_key, quantize, read_key
 from ._module import Linear, RandomKey, convert, layers_of, set_progress, set_schedule
 
@@ -13,6 +14,7 @@ __all__ = [
     "RandomKey",
     "convert",
     "dequantize",
+    "export",
     "layers_of",
     "linear",
     "make_key",

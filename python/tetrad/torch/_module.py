@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from .._library import Error
-from .._recipe import Description, Recipe, as_recipe
+from .._recipe import Description, Precision, Recipe, as_recipe
 from . import _ops
 from ._functional import Key, apply_linear, make_key, read_key
 
@@ -128,10 +128,13 @@ class Linear(nn.Linear):
     def set_progress(self, progress: float) -> None:
         """Takes what the recipe's schedule says when that fraction of the training is over."""
         self.__dict__["_progress"] = progress
-        recipe, name, block = self._place
-        precision = recipe.precision(self.out_features, name, block, progress)
+        precision = self.current_precision()
         self.precision = repr(precision)
         self._number, self._token_multiple = _ops.number_of_precision(precision), precision.token_multiple
+
+    def current_precision(self) -> Precision:
+        recipe, name, block = self._place
+        return recipe.precision(self.out_features, name, block, self._progress)
 
     @property
     def key(self) -> RandomKey:

@@ -2,7 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TETRAD_C_TETRAD_H
 #define TETRAD_C_TETRAD_H
-/* Tetrad's C interface: quantizers and the linear layer, for programs and for bindings of other languages.
+/* Tetrad's C interface: quantizers, the linear layer and export, for programs and for bindings of other
+ * languages.
  *
  * Every function returns a status; tetrad_last_error() has the message of the last one that failed on this
  * thread. No C++ exception leaves a function, and each leaves the thread's floating-point environment as it
@@ -333,6 +334,48 @@ typedef struct tetrad_linear_backward_args {
 /* dx = dy W and dW = dy^T x. */
 TETRAD_API tetrad_status tetrad_linear_backward(tetrad_context* context,
                                                 const tetrad_linear_backward_args* args);
+
+/* --- Export --------------------------------------------------------------------------------------------- */
+
+/* A model with the names and shapes of Hugging Face's transformers (Llama, Qwen3, Nemotron-H) in the files of
+ * other programs, by the writer of `tetrad export`. */
+typedef struct tetrad_export tetrad_export;
+
+typedef struct tetrad_export_options {
+  size_t struct_size;
+  /* What transformers saves beside the weights: config.json, and generation_config.json and the files of a
+   * tokenizer where there are such. */
+  const char* folder;
+  const char* format; /* "hf", "modelopt", "compressed-tensors" or "gguf": docs/commands.md */
+  const char* dtype;  /* of weights that are not NVFP4: "bf16", "f16", "f32"; NULL: "bf16". Not for gguf */
+  /* Copies the elements of a tensor, row-major, to `out`, and returns 0; anything else ends the export. It is
+   * called on the thread of tetrad_export_write(), for one tensor at a time. */
+  int32_t (*read)(void* user, const char* tensor, void* out, size_t bytes);
+  void* user;
+  uint64_t shard_bytes; /* largest file; 0: 5 GB */
+  int32_t overwrite;    /* not 0: an earlier export may be replaced */
+  /* Servers make one matrix of q, k and v, and of gate and up, with one tensor scale. 0: each has its own,
+   * and the codes of training. Not 0: they are quantized together. */
+  int32_t joined_scales;
+} tetrad_export_options;
+
+/* Texts are copied. */
+TETRAD_API tetrad_status tetrad_export_create(const tetrad_export_options* options, tetrad_export** out);
+/* NULL is allowed. */
+TETRAD_API void tetrad_export_free(tetrad_export* what);
+/* Every tensor of the model, by its name there: "model.layers.0.mlp.up_proj.weight". TETRAD_F32 or
+ * TETRAD_BF16. */
+TETRAD_API tetrad_status tetrad_export_tensor(tetrad_export* what, const char* name, int32_t dtype,
+                                              const int64_t* shape, int32_t dimensions);
+/* A linear layer that was trained with this precision, by the name of its module; others stay as they are.
+ * `input_amax`: the largest |x| that it was given, for modelopt and compressed-tensors; negative: unknown. */
+TETRAD_API tetrad_status tetrad_export_layer(tetrad_export* what, const char* name,
+                                             const tetrad_precision* precision, float input_amax);
+/* A folder, or for gguf a file, which appears whole or not at all. `context` is one of the CPU.
+ * TETRAD_FAILURE is that of a disk. */
+TETRAD_API tetrad_status tetrad_export_write(tetrad_export* what, tetrad_context* context, const char* out);
+/* What people should know of what was written; NULL: there is no more. Valid until the next write. */
+TETRAD_API const char* tetrad_export_warning(const tetrad_export* what, size_t index);
 
 #ifdef __cplusplus
 }

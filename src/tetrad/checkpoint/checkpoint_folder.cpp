@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <span>
@@ -137,18 +136,6 @@ std::vector<CheckpointEntry> scan_checkpoints(const fs::path& folder) {
     return std::tuple(b.step, a.kind, a.path) < std::tuple(a.step, b.kind, b.path);
   });
   return entries;
-}
-
-fs::path unused_path(const fs::path& prefix) {
-  static std::atomic<unsigned> counter = 0;
-  for (;;) {
-    fs::path path = prefix;
-    path += fmt::format("{}.{}", ::getpid(), counter++);
-    std::error_code error;
-    if (fs::symlink_status(path, error).type() == fs::file_type::not_found) return path;
-    if (error)
-      throw Error(fmt::format("cannot examine {:?}: {}", path.native(), error.message()), ExitCode::failure);
-  }
 }
 
 Manifest verify_checkpoint(const fs::path& folder, Reread reread) {

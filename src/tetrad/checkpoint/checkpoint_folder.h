@@ -34,9 +34,6 @@ CheckpointEntry parse_entry(const std::filesystem::path& path);
 /// Error (no_checkpoint) if it cannot be read: that is not the same as being empty.
 std::vector<CheckpointEntry> scan_checkpoints(const std::filesystem::path& folder);
 
-/// `prefix` followed by something that no entry of the folder has.
-std::filesystem::path unused_path(const std::filesystem::path& prefix);
-
 enum class Reread : std::uint8_t {
   cached,     //!< as the system has it
   from_disk,  //!< drops the system's copy first, so that what was just written is really read again

@@ -10,7 +10,6 @@
 #include "tetrad/config/config.h"
 #include "tetrad/core/error.h"
 #include "tetrad/eval/loaded_model.h"
-#include "tetrad/tokenizer/tokenizer_json.h"
 
 namespace tetrad {
 namespace {
@@ -52,39 +51,6 @@ std::vector<float> CheckpointSource::values(const MappedParameter& parameter) co
     unusable("{}: {} holds a value that is not finite (element {})", file, parameter.name,
              bad - values.begin());
   return values;
-}
-
-std::string CheckpointSource::tokenizer_json() const {
-  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(tokenizer_.get()))
-    return to_tokenizer_json(bpe->definition());
-  return tokenizer_ != nullptr ? to_tokenizer_json(byte_definition()) : std::string();
-}
-
-std::int64_t CheckpointSource::context() const {
-  const std::int64_t trained = config_.train.sequence;
-  if (config_.model.text.context > 0) return std::max(trained, config_.model.text.context);
-  if (!config_.model.rope || !config_.model.rope->scaling) return trained;
-  const RopeScaling& scaling = *config_.model.rope->scaling;
-  return std::max(trained, std::int64_t{std::llround(scaling.factor * double(scaling.original_context))});
-}
-
-std::optional<std::int32_t> CheckpointSource::begin_of_text() const {
-  if (const auto& begin = config_.model.text.begin) return static_cast<std::int32_t>(*begin);
-  if (tokenizer_ == nullptr || tokenizer_->prefix().size() != 1) return std::nullopt;
-  return tokenizer_->prefix().front();
-}
-
-std::optional<std::int32_t> CheckpointSource::end_of_text() const {
-  if (const auto& end = config_.model.text.end) return static_cast<std::int32_t>(*end);
-  const std::vector<std::int32_t> ends = ends_of_text();
-  return ends.empty() ? std::nullopt : std::optional(ends.front());
-}
-
-std::vector<std::int32_t> CheckpointSource::ends_of_text() const {
-  const std::vector<std::int64_t>& ends = config_.model.text.ends;
-  if (!ends.empty()) return {ends.begin(), ends.end()};
-  const auto separator = tokenizer_ != nullptr ? tokenizer_->end_of_document() : std::nullopt;
-  return separator ? std::vector{*separator} : std::vector<std::int32_t>{};
 }
 
 }  // namespace tetrad

@@ -7,6 +7,7 @@
 #include "tetrad/interchange/hf_config.h"
 #include "tetrad/io/atomic_file.h"
 #include "tetrad/io/json_text.h"
+#include "tetrad/io/mapped_file.h"
 #include "tetrad/tokenizer/bpe.h"
 
 namespace tetrad {
@@ -22,7 +23,16 @@ void write_json(const fs::path& path, const Json& json) {
   write_file_atomically(path, json_text(json, 2) + "\n");
 }
 
-void write_tokenizer(const fs::path& folder, const CheckpointSource& source) {
+void take_over(const fs::path& from, const fs::path& to) {
+  const MappedFile file(from);
+  const std::span<const std::byte> bytes = file.bytes();
+  write_file_atomically(to, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+void write_tokenizer(const fs::path& folder, const ExportSource& source) {
+  const std::vector<fs::path> files = source.text_files();
+  for (const fs::path& file : files) take_over(file, folder / file.filename());
+  if (!files.empty()) return;
   const std::string text = source.tokenizer_json();
   if (text.empty()) return;
   write_file_atomically(folder / "tokenizer.json", text);
@@ -54,10 +64,9 @@ void check_export_folder(const fs::path& out, Overwrite overwrite) {
   OutputFolder::check(out, overwrite, is_export);
 }
 
-ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& out,
-                               const ExportOptions& options, PieceEncoder& encoder, const Json& extra_files,
+ExportSummary export_hf_folder(const ExportSource& source, const fs::path& out, const ExportOptions& options,
+                               PieceEncoder& encoder, const Json& extra_files,
                                const Json& quantization_config, std::vector<std::string> warnings) {
-  const Config& config = source.config();
   std::vector<TensorDeclaration> declarations;
   for (const MappedParameter& parameter : source.parameters())
     for (TensorDeclaration& tensor : encoder.declare(parameter)) declarations.push_back(std::move(tensor));
@@ -72,23 +81,22 @@ ExportSummary export_hf_folder(const CheckpointSource& source, const fs::path& o
   writer.commit();
 
   const HfConfigOptions hf{source.context(), options.dtype, source.begin_of_text(), source.ends_of_text()};
-  Json model = hf_config(config.model, source.family(), hf);
+  Json model = hf_config(source.model(), source.family(), hf);
   if (!quantization_config.is_null()) model["quantization_config"] = quantization_config;
   write_json(folder.path() / "config.json", model);
   write_json(folder.path() / "generation_config.json", hf_generation_config(hf));
   for (const auto& [name, json] : extra_files.items()) write_json(folder.path() / name, json);
   write_tokenizer(folder.path(), source);
-  Json origin = {{"producer", "tetrad"},
-                 {"version", options.version},
-                 {"model", config.model.name},
-                 {"checkpoint", source.path().filename().string()}};
+  Json origin = {{"producer", "tetrad"}, {"version", options.version}, {"model", source.model().name}};
+  if (!source.origin().empty()) origin["checkpoint"] = source.origin();
+  warnings.insert(warnings.begin(), options.warnings.begin(), options.warnings.end());
   if (!warnings.empty()) origin["warnings"] = warnings;
   write_json(folder.path() / kOriginFile, origin);
   folder.commit();
   return {declarations.size(), writer.shards(), writer.total_bytes(), std::move(warnings)};
 }
 
-ExportSummary export_hf(Threads& threads, const CheckpointSource& source, const fs::path& out,
+ExportSummary export_hf(Threads& threads, const ExportSource& source, const fs::path& out,
                         const ExportOptions& options) {
   DenseEncoder encoder(threads, options.dtype);
   return export_hf_folder(source, out, options, encoder, nullptr, nullptr, {});

@@ -18,8 +18,8 @@ namespace {
 
 class GgufExporter {
  public:
-  GgufExporter(const CheckpointSource& source, const Nvfp4Plan& plan, Backend& cpu)
-      : source_(source), model_(source.config().model), plan_(plan), cpu_(cpu) {}
+  GgufExporter(const ExportSource& source, const Nvfp4Plan& plan, Backend& cpu)
+      : source_(source), model_(source.model()), plan_(plan), cpu_(cpu) {}
 
   std::vector<GgufTensor> declare() const {
     std::vector<GgufTensor> tensors;
@@ -80,7 +80,7 @@ class GgufExporter {
       std::vector<std::byte> bytes(rows.size() * static_cast<std::size_t>(bits_of(dtype)) / 8);
       TETRAD_CHECK(
           encode_values(cpu_.threads(), ordered, dtype, bytes),
-          "{} holds values that are too large for {}, as GGUF has it: export with --to hf --dtype f32",
+          "{} holds values that are too large for {}, as GGUF has it: export it as hf with the type f32",
           parameter.name, name_of(dtype));
       out.write(piece.names.gguf, bytes);
     }
@@ -106,7 +106,7 @@ class GgufExporter {
     }
   }
 
-  const CheckpointSource& source_;
+  const ExportSource& source_;
   const ModelConfig& model_;
   const Nvfp4Plan& plan_;
   Backend& cpu_;
@@ -117,28 +117,28 @@ void check_target(const std::filesystem::path& out, Overwrite overwrite) {
   std::error_code ignored;
   if (!std::filesystem::exists(std::filesystem::symlink_status(out, ignored))) return;
   TETRAD_CHECK(overwrite == Overwrite::yes,
-               "{:?} is there already; choose another name, or replace it with --force", out.native());
+               "{:?} is there already; choose another name, or replace it (--force, overwrite)",
+               out.native());
   TETRAD_CHECK(is_gguf_file(out),
                "{:?} is there and is no GGUF file: it is not replaced; choose another name", out.native());
 }
 
 }  // namespace
 
-ExportSummary export_gguf(const CheckpointSource& source, const std::filesystem::path& out,
+ExportSummary export_gguf(const ExportSource& source, const std::filesystem::path& out,
                           const ExportOptions& options, const Nvfp4Plan& plan, Backend& cpu) {
   check_target(out, options.overwrite);
   const FoldersAbove folders(out);
   GgufExporter exporter(source, plan, cpu);
-  const Config& config = source.config();
-  GgufMetadata metadata = gguf_metadata(config.model, source.family(), source.context(), plan.size() > 0);
-  for (auto& entry :
-       gguf_tokenizer(source.tokenizer(), config.model.vocab, {source.begin_of_text(), source.end_of_text()}))
+  GgufMetadata metadata = gguf_metadata(source.model(), source.family(), source.context(), plan.size() > 0);
+  for (auto& entry : gguf_tokenizer(source.tokenizer(), source.model().vocab,
+                                    {source.begin_of_text(), source.end_of_text()}))
     metadata.push_back(std::move(entry));
   const std::vector<GgufTensor> tensors = exporter.declare();
   GgufWriter writer(out, metadata, tensors);
   exporter.write(writer, options.progress);
   writer.commit();
-  return {tensors.size(), 1, writer.bytes()};
+  return {tensors.size(), 1, writer.bytes(), options.warnings};
 }
 
 }  // namespace tetrad

@@ -74,7 +74,7 @@ class Nvfp4Encoder final : public PieceEncoder {
 };
 
 /// Full names of the modules that have a matrix and are not quantized: servers match parts of names too.
-Json excluded_modules(const CheckpointSource& source, const Nvfp4Plan& plan, ServingFormat format) {
+Json excluded_modules(const ExportSource& source, const Nvfp4Plan& plan, ServingFormat format) {
   Json names = Json::array();
   for (const MappedParameter& parameter : source.parameters()) {
     if (parameter.shape.size() < 2 || plan.find(parameter) != nullptr) continue;
@@ -135,7 +135,7 @@ Json compressed_tensors_config(const Json& excluded) {
 
 }  // namespace
 
-ExportSummary export_nvfp4(const CheckpointSource& source, const std::filesystem::path& out,
+ExportSummary export_nvfp4(const ExportSource& source, const std::filesystem::path& out,
                            const ExportOptions& options, ServingFormat format, const Nvfp4Plan& plan,
                            const InputAmax& input_amax, Backend& cpu) {
   plan.require_layers();

@@ -17,7 +17,7 @@ using InputAmax = std::map<std::string, float, std::less<>>;
 
 /// The weights as the forward pass has them; `cpu` makes their codes. What the plan leaves out is written as
 /// options.dtype, and listed as excluded. Throws Error (failure) if a layer of the plan has no input amax.
-ExportSummary export_nvfp4(const CheckpointSource& source, const std::filesystem::path& out,
+ExportSummary export_nvfp4(const ExportSource& source, const std::filesystem::path& out,
                            const ExportOptions& options, ServingFormat format, const Nvfp4Plan& plan,
                            const InputAmax& input_amax, Backend& cpu);
 

@@ -11,114 +11,17 @@
 #include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/checkpoint/snapshot.h"
 #include "tetrad/config/config.h"
-#include "tetrad/config/hf_model.h"
-#include "tetrad/config/parse.h"
 #include "tetrad/core/error.h"
-#include "tetrad/interchange/checkpoint_source.h"
 #include "tetrad/interchange/gguf_source.h"
-#include "tetrad/interchange/gguf_tokenizer.h"
-#include "tetrad/interchange/hf_text.h"
+#include "tetrad/interchange/model_description.h"
 #include "tetrad/interchange/piece_source.h"
+#include "tetrad/interchange/tensor_folder.h"
 #include "tetrad/io/sha256.h"
-#include "tetrad/tokenizer/tokenizer_json.h"
 
 namespace tetrad {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Longer sequences must be asked for: the memory of an evaluation grows with them.
-constexpr std::int64_t kMaxDefaultSequence = 4096;
-
-/// What describes an imported model.
-struct ImportedModel {
-  Config config;
-  std::unique_ptr<Tokenizer> tokenizer;  //!< nullptr: none that we read
-  std::string tokenizer_json;            //!< empty also where the tokenizer is that of plain bytes
-  std::vector<std::string> warnings;
-};
-
-void add_tokenizer(ImportedModel& model, const std::string& text, const std::string& where) {
-  try {
-    const bool is_bytes = text == to_tokenizer_json(byte_definition());  // what export makes of plain bytes
-    std::unique_ptr<Tokenizer> tokenizer =
-        is_bytes ? load_tokenizer("bytes") : parse_tokenizer_json(text, where);
-    TETRAD_CHECK(tokenizer->vocab() <= model.config.model.vocab,
-                 "the tokenizer has {} tokens, the model {}: they do not belong together", tokenizer->vocab(),
-                 model.config.model.vocab);
-    model.tokenizer = std::move(tokenizer);
-    if (!is_bytes) model.tokenizer_json = text;
-  } catch (const Error& error) {
-    model.warnings.push_back(fmt::format("the tokenizer is left out: {}", error.what()));
-  }
-}
-
-/// An unknown context (0) is taken for a long one.
-std::int64_t default_sequence(std::int64_t context) {
-  return context > 0 ? std::min(context, kMaxDefaultSequence) : kMaxDefaultSequence;
-}
-
-/// The text of config.json decides what the model computes; nothing else in the folder is guessed from.
-ImportedModel read_hf_description(const fs::path& folder) {
-  const std::string path = (folder / "config.json").string();
-  ImportedModel result;
-  result.config.model = read_hf_model(path);
-  result.config.precision.recipe = "bf16";
-  const fs::path tokenizer = folder / "tokenizer.json";
-  std::error_code ignored;
-  if (fs::exists(tokenizer, ignored)) {
-    const MappedFile file(tokenizer);
-    const auto bytes = file.bytes();
-    add_tokenizer(result, {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                  fmt::format("{:?}", tokenizer.native()));
-  }
-  ModelConfig& model = result.config.model;
-  model.text = read_hf_text(folder, parse_hf_json(config::read_text(path), path), model.vocab,
-                            result.tokenizer.get(), result.warnings);
-  result.config.train.sequence = default_sequence(model.text.context);
-  return result;
-}
-
-ImportedModel read_gguf_model(const GgufHeader& header) {
-  ImportedModel result;
-  result.config.model = read_gguf_model_config(header);
-  result.config.precision.recipe = "bf16";
-  result.config.train.sequence = default_sequence(result.config.model.text.context);
-  if (const std::string tokenizer = gguf_tokenizer_json(header); !tokenizer.empty())
-    add_tokenizer(result, tokenizer, header.where);
-  else
-    result.warnings.emplace_back("the file has no tokenizer, or not one that is read");
-  return result;
-}
-
-/// The parameters of which the source has a second copy. Everything that can be known without reading values
-/// is known then: what is missing, what is too much, what has another shape or type.
-std::set<std::string> claim_all(const std::vector<MappedParameter>& parameters, PieceSource& source) {
-  std::set<std::string> copied;
-  for (const MappedParameter& parameter : parameters) {
-    for (const Piece& piece : parameter.pieces) source.claim(piece);
-    if (parameter.copy && source.claim_copy(*parameter.copy)) copied.insert(parameter.name);
-  }
-  source.check_all_claimed();
-  return copied;
-}
-
-std::vector<float> read_parameter(const MappedParameter& parameter, const PieceSource& source,
-                                  bool is_copied) {
-  std::vector<float> values(static_cast<std::size_t>(element_count(parameter.shape)));
-  const std::int64_t columns = parameter.columns();
-  for (const Piece& piece : parameter.pieces)
-    source.read(piece, std::span(values).subspan(static_cast<std::size_t>(piece.first_row * columns),
-                                                 static_cast<std::size_t>(element_count(piece.shape))));
-  if (!is_copied) return values;
-  std::vector<float> copy(values.size());
-  source.read(*parameter.copy, copy);
-  TETRAD_CHECK(copy == values,
-               "config.json says that embedding and head are one matrix (tie_word_embeddings), but {} is "
-               "another one than {}: correct config.json",
-               parameter.copy->names.hf, parameter.pieces.front().names.hf);
-  return values;
-}
 
 ManifestFile write_weights(const fs::path& folder, const std::vector<MappedParameter>& parameters,
                            PieceSource& source, const Progress& progress) {
@@ -155,28 +58,38 @@ bool is_import(const fs::path& folder) {
   return looks_complete(folder) && !fs::exists(folder / "optimizer.safetensors", ignored);
 }
 
-ImportSummary write_checkpoint(ImportedModel model, PieceSource& source, const fs::path& out,
+/// As a run would have said it.
+Config config_of(const ModelDescription& description) {
+  Config config;
+  config.model = description.model;
+  config.precision.recipe = "bf16";
+  config.train.sequence = description.sequence;
+  return config;
+}
+
+ImportSummary write_checkpoint(const ModelDescription& described, PieceSource& source, const fs::path& out,
                                const ImportOptions& options) {
-  const std::vector<MappedParameter> parameters =
-      tensor_map(model.config.model, family_of(model.config.model));
+  const std::vector<MappedParameter> parameters = tensor_map(described.model, family_of(described.model));
   OutputFolder folder(out, options.overwrite, is_import);
   Manifest manifest{0, options.build, {}};
   manifest.files.push_back(write_weights(folder.path(), parameters, source, options.progress));
-  manifest.files.push_back(write_text(folder.path(), "config.yaml", to_yaml(model.config)));
+  manifest.files.push_back(write_text(folder.path(), "config.yaml", to_yaml(config_of(described))));
   RunState state;
   state.data = nlohmann::json::object();
   state.loss_watch = nlohmann::json::object();
-  if (model.tokenizer != nullptr) state.tokenizer_hash = model.tokenizer->hash();
+  if (described.tokenizer != nullptr) state.tokenizer_hash = described.tokenizer->hash();
   state.build = options.build;
   manifest.files.push_back(write_text(folder.path(), "state.json", state_text(state)));
-  if (!model.tokenizer_json.empty())
-    manifest.files.push_back(write_text(folder.path(), "tokenizer.json", model.tokenizer_json));
+  if (!described.tokenizer_json.empty())
+    manifest.files.push_back(write_text(folder.path(), "tokenizer.json", described.tokenizer_json));
   std::ranges::sort(manifest.files, {}, &ManifestFile::name);
   write_file_atomically(folder.path() / kManifestName, manifest_text(manifest));
   folder.commit();
-  return {model.config.model.name, parameter_count(model.config.model),
-          model.tokenizer != nullptr ? model.tokenizer->description() : std::string(),
-          std::move(model.warnings)};
+  std::vector<std::string> warnings = described.warnings;
+  if (!described.no_tokenizer.empty()) warnings.insert(warnings.begin(), described.no_tokenizer);
+  return {described.model.name, parameter_count(described.model),
+          described.tokenizer != nullptr ? described.tokenizer->description() : std::string(),
+          std::move(warnings)};
 }
 
 }  // namespace
@@ -192,13 +105,14 @@ ImportSummary import_checkpoint(Threads& threads, const fs::path& from, const fs
                  "{:?} does not exist: name a folder with config.json and safetensors, or a GGUF file",
                  from.native());
     const GgufFile file(from);
-    ImportedModel model = read_gguf_model(file.header());
-    GgufPieceSource source(threads, file, model.config.model);
-    return write_checkpoint(std::move(model), source, out, options);
+    const ModelDescription described = read_gguf_description(file.header());
+    GgufPieceSource source(threads, file, described.model);
+    return write_checkpoint(described, source, out, options);
   }
   TETRAD_CHECK(fs::exists(from / "config.json", ignored),
                "{:?} has no config.json: name the folder of a Hugging Face model", from.native());
-  HfPieceSource source(threads, from);
+  const TensorFolder tensors(from);
+  HfPieceSource source(threads, tensors);
   return write_checkpoint(read_hf_description(from), source, out, options);
 }
 

@@ -13,14 +13,15 @@ namespace {
 constexpr std::uint8_t kSmallestScale = 0x01;  //!< 2^-9
 constexpr std::byte kSigns{0x88};              //!< sign bits of the two codes in a byte
 
-void check_servable(const std::string& layer, const LinearPrecision& precision) {
+constexpr std::string_view kProgramRemedy =
+    "quantize the final weights anew (--precision nvfp4), or export without NVFP4 (--to hf, or --to gguf "
+    "--precision bf16)";
+
+void check_servable(const std::string& layer, const LinearPrecision& precision, std::string_view remedy) {
   const auto& weight = precision[Operand::fprop_w];
   const auto& input = precision[Operand::fprop_x];
   const auto refuse = [&](std::string_view what) {
-    fail(
-        "{} cannot be served as it was trained: {}; quantize the final weights anew (--precision nvfp4), or "
-        "export without NVFP4 (--to hf, or --to gguf --precision bf16)",
-        layer, what);
+    fail("{} cannot be served as it was trained: {}; {}", layer, what, remedy);
   };
   if (weight->format != Format::nvfp4) refuse("its weights are " + std::string(name_of(weight->format)));
   if (!input || input->format != Format::nvfp4)
@@ -49,10 +50,26 @@ Nvfp4Plan::Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,
     const LayerId id{parameter.linear, parameter.block};
     const LinearPrecision layer = recipe.at(id, 1.0);
     if (!layer[Operand::fprop_w] || recipe.stays_fp8(id)) continue;
-    check_servable(parameter.linear, layer);
-    layers_.emplace(parameter.linear, *layer[Operand::fprop_w]);
-    note_only_in_training(layer, only_in_training_);
+    add(parameter.linear, layer, kProgramRemedy);
   }
+}
+
+Nvfp4Plan::Nvfp4Plan(const std::map<std::string, LinearPrecision>& layers, std::string_view remedy) {
+  const auto has = [](const LinearPrecision& layer, Format format) {
+    return layer[Operand::fprop_w] && layer[Operand::fprop_w]->format == format;
+  };
+  const bool any_nvfp4 =
+      std::ranges::any_of(layers, [&](const auto& layer) { return has(layer.second, Format::nvfp4); });
+  for (const auto& [name, precision] : layers) {
+    const bool stays = !precision[Operand::fprop_w] || (any_nvfp4 && has(precision, Format::fp8));
+    if (!stays) add(name, precision, remedy);
+  }
+}
+
+void Nvfp4Plan::add(const std::string& layer, const LinearPrecision& precision, std::string_view remedy) {
+  check_servable(layer, precision, remedy);
+  layers_.emplace(layer, *precision[Operand::fprop_w]);
+  note_only_in_training(precision, only_in_training_);
 }
 
 void Nvfp4Plan::require_layers() const {

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tetrad/interchange/tensor_map.h"
@@ -24,6 +25,10 @@ class Nvfp4Plan {
   Nvfp4Plan(const PrecisionConfig& precision, const ModelConfig& model,
             const std::vector<MappedParameter>& parameters);
 
+  /// Those of `layers`, by name, whose forward pass is NVFP4; FP8 beside NVFP4 is left as it is. Throws Error
+  /// (bad input) as above, and says `remedy`.
+  Nvfp4Plan(const std::map<std::string, LinearPrecision>& layers, std::string_view remedy);
+
   /// nullptr: the layer stays as it is.
   const QuantSpec* find(const MappedParameter& parameter) const;
   std::size_t size() const { return layers_.size(); }
@@ -34,6 +39,8 @@ class Nvfp4Plan {
   const std::set<std::string>& only_in_training() const { return only_in_training_; }
 
  private:
+  void add(const std::string& layer, const LinearPrecision& precision, std::string_view remedy);
+
   std::map<std::string, QuantSpec, std::less<>> layers_;  //!< weight's, by the name of the linear layer
   std::set<std::string> only_in_training_;
 };

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <system_error>
 
-#include "tetrad/checkpoint/checkpoint_folder.h"
 #include "tetrad/core/error.h"
 #include "tetrad/io/atomic_file.h"
 
@@ -35,7 +34,7 @@ void OutputFolder::check(const fs::path& target, Overwrite overwrite, const IsOu
   const bool is_empty = fs::is_empty(path, error);
   TETRAD_CHECK(!error, "cannot read the folder {:?}: {}", path.native(), error.message());
   TETRAD_CHECK(is_empty || overwrite == Overwrite::yes,
-               "{:?} is not empty; choose another folder, or replace it with --force", path.native());
+               "{:?} is not empty; choose another folder, or replace it (--force, overwrite)", path.native());
   TETRAD_CHECK(is_empty || is_ours(path),
                "{:?} is not empty, and not something that this command has written: it is not replaced; "
                "choose another folder",

@@ -36,8 +36,8 @@ void DenseEncoder::write(const MappedParameter& parameter, std::span<const float
     const std::span<const float> rows = rows_of(parameter, piece, values);
     bytes.resize(rows.size() * static_cast<std::size_t>(bits_of(dtype)) / 8);
     TETRAD_CHECK(encode_values(threads_, rows, dtype, bytes),
-                 "{} holds values that are too large for {}: export with --dtype bf16 or f32", parameter.name,
-                 name_of(dtype));
+                 "{} holds values that are too large for {}: export with the type bf16 or f32",
+                 parameter.name, name_of(dtype));
     out.write(piece.names.hf, bytes);
   }
   if (parameter.writes_copy) out.write(parameter.copy->names.hf, bytes);  // a tied embedding is one piece

@@ -28,10 +28,10 @@ bool is_ignored(std::string_view name) {
 
 }  // namespace
 
-HfPieceSource::HfPieceSource(Threads& threads, const std::filesystem::path& folder)
-    : threads_(threads), folder_(folder) {
-  renamed_ = folder_.find("backbone.embeddings.weight") == nullptr &&
-             folder_.find("model.embeddings.weight") != nullptr;
+HfPieceSource::HfPieceSource(Threads& threads, const TensorTable& tensors)
+    : threads_(threads), tensors_(tensors) {
+  renamed_ = tensors_.find("backbone.embeddings.weight") == nullptr &&
+             tensors_.find("model.embeddings.weight") != nullptr;
 }
 
 std::string HfPieceSource::local(const std::string& name) const {
@@ -43,25 +43,25 @@ const ServingNames* HfPieceSource::nvfp4_names(const Piece& piece) const {
   if (piece.shape.size() != 2 || piece.shape[1] % nvfp4::kBlock != 0) return nullptr;
   const std::string name = local(piece.names.hf);
   // ModelOpt calls codes as everybody calls plain values.
-  if (const TensorInfo* info = folder_.find(name))
+  if (const TensorInfo* info = tensors_.find(name))
     return info->dtype == DType::u8 ? &names_of(ServingFormat::modelopt) : nullptr;
   const ServingNames& other = names_of(ServingFormat::compressed_tensors);
-  return folder_.find(module_of(name).append(other.codes)) != nullptr ? &other : nullptr;
+  return tensors_.find(module_of(name).append(other.codes)) != nullptr ? &other : nullptr;
 }
 
 void HfPieceSource::take(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype) {
-  const TensorInfo& info = folder_.get(name, shape);
-  TETRAD_CHECK(info.dtype == dtype, "{}: the tensor {} is {} instead of {}: {}", folder_.where(),
+  const TensorInfo& info = tensors_.get(name, shape);
+  TETRAD_CHECK(info.dtype == dtype, "{}: the tensor {} is {} instead of {}: {}", tensors_.where(),
                quoted_name(name), name_of(info.dtype), name_of(dtype), kWhatIsRead);
   claimed_.insert(name);
 }
 
 void HfPieceSource::take_scalar(const std::string& name) {
-  const TensorInfo* info = folder_.find(name);
+  const TensorInfo* info = tensors_.find(name);
   TETRAD_CHECK(info != nullptr && info->dtype == DType::f32 && element_count(info->shape) == 1,
                "{}: {} is missing, or is not one F32 number: an NVFP4 weight cannot be read without it; "
                "fetch or export the model again",
-               folder_.where(), quoted_name(name));
+               tensors_.where(), quoted_name(name));
   claimed_.insert(name);
 }
 
@@ -69,8 +69,8 @@ void HfPieceSource::claim(const Piece& piece) {
   const std::string name = local(piece.names.hf);
   const ServingNames* names = nvfp4_names(piece);
   if (names == nullptr) {
-    const TensorInfo& info = folder_.get(name, piece.shape);
-    TETRAD_CHECK(is_float_weight(info.dtype), "{}: the tensor {} is {}: {}", folder_.where(),
+    const TensorInfo& info = tensors_.get(name, piece.shape);
+    TETRAD_CHECK(is_float_weight(info.dtype), "{}: the tensor {} is {}: {}", tensors_.where(),
                  quoted_name(name), name_of(info.dtype), kWhatIsRead);
     claimed_.insert(name);
     return;
@@ -82,42 +82,72 @@ void HfPieceSource::claim(const Piece& piece) {
 }
 
 bool HfPieceSource::claim_copy(const Piece& copy) {
-  if (folder_.find(copy.names.hf) == nullptr) return false;
+  if (tensors_.find(copy.names.hf) == nullptr) return false;
   claim(copy);
   return true;
 }
 
 void HfPieceSource::check_all_claimed() const {
-  for (const std::string& name : folder_.names())
+  for (const std::string& name : tensors_.names())
     TETRAD_CHECK(claimed_.contains(name) || is_ignored(name),
                  "{}: the model that config.json describes has no tensor {}: is it that of these weights?",
-                 folder_.where(), quoted_name(name));
+                 tensors_.where(), quoted_name(name));
 }
 
 void HfPieceSource::read(const Piece& piece, std::span<float> out) const {
   const std::string name = local(piece.names.hf);
+  std::vector<std::byte> memory;
   if (const ServingNames* names = nvfp4_names(piece))
     read_nvfp4(module_of(name), *names, out);
   else
-    decode_values(threads_, folder_.find(name)->dtype, folder_.bytes(name), out);
+    decode_values(threads_, tensors_.find(name)->dtype, tensors_.bytes(name, memory), out);
   const auto bad = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
   TETRAD_CHECK(bad == out.end(),
                "{}: the tensor {} holds a value that is not finite (element {}): fetch the model again, or "
                "export it before it diverged",
-               folder_.where(), quoted_name(name), bad - out.begin());
+               tensors_.where(), quoted_name(name), bad - out.begin());
 }
 
 void HfPieceSource::read_nvfp4(const std::string& module, const ServingNames& names,
                                std::span<float> out) const {
-  const auto bytes = [&](std::string_view ending) {
-    return folder_.bytes(std::string(module).append(ending));
+  std::vector<std::byte> memory[3];
+  const auto bytes = [&](std::string_view ending, std::size_t part) {
+    return tensors_.bytes(std::string(module).append(ending), memory[part]);
   };
   float scale = 0;
-  std::memcpy(&scale, bytes(names.weight_scale).data(), sizeof(scale));
+  std::memcpy(&scale, bytes(names.weight_scale, 0).data(), sizeof(scale));
   TETRAD_CHECK(std::isfinite(scale) && scale > 0,
-               "{}: {}{} is {}, and must be above 0: fetch or export the model again", folder_.where(),
+               "{}: {}{} is {}, and must be above 0: fetch or export the model again", tensors_.where(),
                module, names.weight_scale, scale);
-  decode_nvfp4(threads_, bytes(names.codes), bytes(kBlockScales), names.divides ? 1.0f / scale : scale, out);
+  decode_nvfp4(threads_, bytes(names.codes, 1), bytes(kBlockScales, 2), names.divides ? 1.0f / scale : scale,
+               out);
+}
+
+std::set<std::string> claim_all(const std::vector<MappedParameter>& parameters, PieceSource& source) {
+  std::set<std::string> copied;
+  for (const MappedParameter& parameter : parameters) {
+    for (const Piece& piece : parameter.pieces) source.claim(piece);
+    if (parameter.copy && source.claim_copy(*parameter.copy)) copied.insert(parameter.name);
+  }
+  source.check_all_claimed();
+  return copied;
+}
+
+std::vector<float> read_parameter(const MappedParameter& parameter, const PieceSource& source,
+                                  bool is_copied) {
+  std::vector<float> values(static_cast<std::size_t>(element_count(parameter.shape)));
+  const std::int64_t columns = parameter.columns();
+  for (const Piece& piece : parameter.pieces)
+    source.read(piece, std::span(values).subspan(static_cast<std::size_t>(piece.first_row * columns),
+                                                 static_cast<std::size_t>(element_count(piece.shape))));
+  if (!is_copied) return values;
+  std::vector<float> copy(values.size());
+  source.read(*parameter.copy, copy);
+  TETRAD_CHECK(copy == values,
+               "config.json says that embedding and head are one matrix (tie_word_embeddings), but {} is "
+               "another one than {}: correct config.json",
+               parameter.copy->names.hf, parameter.pieces.front().names.hf);
+  return values;
 }
 
 }  // namespace tetrad

@@ -9,8 +9,8 @@
 
 #include "tetrad/core/threads.h"
 #include "tetrad/interchange/serving_names.h"
-#include "tetrad/interchange/tensor_folder.h"
 #include "tetrad/interchange/tensor_map.h"
+#include "tetrad/interchange/tensor_table.h"
 
 namespace tetrad {
 
@@ -38,16 +38,18 @@ class PieceSource {
 /// tensors.
 class HfPieceSource final : public PieceSource {
  public:
-  HfPieceSource(Threads& threads, const std::filesystem::path& folder);
+  /// `tensors` must outlive this object.
+  HfPieceSource(Threads& threads, const TensorTable& tensors);
 
   void claim(const Piece& piece) override;
   bool claim_copy(const Piece& copy) override;
   void check_all_claimed() const override;
   void read(const Piece& piece, std::span<float> out) const override;
 
- private:
   /// As the tensor is called here: transformers 5 may save Nemotron-H's backbone as `model`.
   std::string local(const std::string& name) const;
+
+ private:
   /// nullptr: the tensor holds plain values.
   const ServingNames* nvfp4_names(const Piece& piece) const;
   void take(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype);
@@ -55,9 +57,19 @@ class HfPieceSource final : public PieceSource {
   void read_nvfp4(const std::string& module, const ServingNames& names, std::span<float> out) const;
 
   Threads& threads_;
-  TensorFolder folder_;
+  const TensorTable& tensors_;
   bool renamed_ = false;
   std::set<std::string, std::less<>> claimed_;
 };
+
+/// Claims all pieces, and returns the parameters of which the source has a second copy. Everything that can
+/// be known without reading values is known then: what is missing, what is too much, what has another shape
+/// or type.
+std::set<std::string> claim_all(const std::vector<MappedParameter>& parameters, PieceSource& source);
+
+/// The values of a parameter, whose pieces were claimed. Throws Error (bad input) if it is one of those with
+/// a copy, and this is another matrix.
+std::vector<float> read_parameter(const MappedParameter& parameter, const PieceSource& source,
+                                  bool is_copied);
 
 }  // namespace tetrad

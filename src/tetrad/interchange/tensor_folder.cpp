@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tetrad/interchange/tensor_folder.h"
 
-#include <fmt/ranges.h>
-
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -84,18 +82,8 @@ const TensorInfo* TensorFolder::find(std::string_view name) const {
   return found == tensors_.end() ? nullptr : found->second.info;
 }
 
-const TensorInfo& TensorFolder::get(std::string_view name, const std::vector<std::int64_t>& shape) const {
-  const TensorInfo* info = find(name);
-  TETRAD_CHECK(info != nullptr, "{}: the tensor {} is missing: is config.json that of these weights?", where_,
-               quoted_name(name));
-  TETRAD_CHECK(info->shape == shape,
-               "{}: the tensor {} has the shape [{}], but config.json makes it [{}]: is it that of these "
-               "weights?",
-               where_, quoted_name(name), fmt::join(info->shape, ", "), fmt::join(shape, ", "));
-  return *info;
-}
-
-std::span<const std::byte> TensorFolder::bytes(std::string_view name) const {
+std::span<const std::byte> TensorFolder::bytes(std::string_view name,
+                                               std::vector<std::byte>& /*memory*/) const {
   const Place& place = tensors_.find(name)->second;
   return place.file->bytes(*place.info);
 }

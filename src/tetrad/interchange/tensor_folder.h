@@ -11,25 +11,21 @@
 #include <string_view>
 #include <vector>
 
+#include "tetrad/interchange/tensor_table.h"
 #include "tetrad/io/safetensors.h"
 
 namespace tetrad {
 
-class TensorFolder {
+class TensorFolder final : public TensorTable {
  public:
   /// Every header is read and checked, no data. Throws Error (bad input): there are no tensors, a shard is
   /// missing, has a name that leads out of the folder, or does not hold what the index says.
   explicit TensorFolder(const std::filesystem::path& folder);
 
-  /// nullptr: there is no such tensor.
-  const TensorInfo* find(std::string_view name) const;
-  /// Throws Error (bad input) that names the tensor if it is not there or has another shape.
-  const TensorInfo& get(std::string_view name, const std::vector<std::int64_t>& shape) const;
-  /// The tensor must exist.
-  std::span<const std::byte> bytes(std::string_view name) const;
-
-  std::vector<std::string> names() const;  //!< sorted
-  const std::string& where() const { return where_; }
+  const TensorInfo* find(std::string_view name) const override;
+  std::vector<std::string> names() const override;
+  const std::string& where() const override { return where_; }
+  std::span<const std::byte> bytes(std::string_view name, std::vector<std::byte>& memory) const override;
 
  private:
   struct Place {

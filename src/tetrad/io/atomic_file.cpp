@@ -181,6 +181,19 @@ void remove_leftovers(const std::filesystem::path& folder, std::string_view name
   }
 }
 
+std::filesystem::path unused_path(const std::filesystem::path& prefix) {
+  static std::atomic<unsigned> counter = 0;
+  for (;;) {
+    std::filesystem::path path = prefix;
+    path += fmt::format("{}.{}", ::getpid(), counter++);
+    std::error_code error;
+    if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
+      return path;
+    if (error)
+      throw Error(fmt::format("cannot examine {:?}: {}", path.native(), error.message()), ExitCode::failure);
+  }
+}
+
 void write_file_atomically(const std::filesystem::path& target, std::string_view text) {
   AtomicFile file(target);
   file.append(std::as_bytes(std::span(text)));

@@ -88,6 +88,9 @@ void write_file_atomically(const std::filesystem::path& target, std::string_view
 /// writing it.
 void remove_leftovers(const std::filesystem::path& folder, std::string_view name);
 
+/// `prefix` followed by something that no entry of the folder has.
+std::filesystem::path unused_path(const std::filesystem::path& prefix);
+
 /// Makes the names in a folder durable. False, with errno, if that failed.
 bool sync_folder(int folder);
 bool sync_folder(const std::filesystem::path& folder);
