@@ -31,12 +31,17 @@ SIDE = 1024
 class Steps:
     """What definitions do differently. As it stands: ours. S = 2688 / amax, T is the tensor's scale, s the block's."""
 
-    tensor: str = "1 / S"
-    block: str = "amax_b · (S / 6)"
-    least: float = 0.0
-    of_zeros: float = 0.0
+    tensor: str = "T = 1 / S"
+    block: str = "s = amax_b · (S / 6)"
+    least: str = "s >= 0"
+    of_zeros: str = "s of zeros 0"
     code: str = "x · (1 / (s · T))"
-    sign: str = "of values"
+    sign: str = "-0 as 0"
+
+
+# What is replaced together to see what it costs: a block's scale is rounded from the tensor's.
+GROUPS = (("tensor", "block"), ("least",), ("of_zeros",), ("code",), ("sign",))
+LEAST = {"s >= 0": 0.0, "s >= 2^-9": 2.0**-9, "s >= 2^-6": 2.0**-6}
 
 
 def quantize(x: np.ndarray, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
@@ -45,15 +50,16 @@ def quantize(x: np.ndarray, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
     blocks = x.reshape(-1, 16)
     amax, amax_b = np.abs(x).max(), np.abs(blocks).max(axis=1, keepdims=True)
     s_enc = np.minimum(F32(2688) / amax, LARGEST)
-    scale = {"1 / S": F32(1) / s_enc, "amax / 2688": amax / F32(2688), "none": F32(1)}[steps.tensor]
+    scale = {"T = 1 / S": F32(1) / s_enc, "T = amax / 2688": amax / F32(2688), "none": F32(1)}[steps.tensor]
     wanted = {
-        "amax_b · (S / 6)": lambda: amax_b * (s_enc * F32(1 / 6)),
-        "amax_b / 6 · S": lambda: amax_b / F32(6) * s_enc,
-        "amax_b / 6 / T": lambda: amax_b / F32(6) / scale,
-        "amax_b / (6 T)": lambda: amax_b / (F32(6) * scale),
+        "s = amax_b · (S / 6)": lambda: amax_b * (s_enc * F32(1 / 6)),
+        "s = amax_b / 6 · S": lambda: amax_b / F32(6) * s_enc,
+        "s = amax_b / 6 / T": lambda: amax_b / F32(6) / scale,
+        "s = amax_b / (6 T)": lambda: amax_b / (F32(6) * scale),
     }[steps.block]()
-    wanted = np.where(wanted == 0, F32(steps.of_zeros), wanted)
-    s_b = np.clip(wanted, F32(steps.least), F32(448)).astype(ml_dtypes.float8_e4m3fn)
+    if steps.of_zeros == "s of zeros 1":
+        wanted = np.where(wanted == 0, F32(1), wanted)
+    s_b = np.clip(wanted, F32(LEAST[steps.least]), F32(448)).astype(ml_dtypes.float8_e4m3fn)
     s = s_b.astype(F32)
     ours = blocks * np.minimum(F32(1) / (s * scale), LARGEST)
     scaled = {
@@ -73,7 +79,7 @@ def nearest_code(values: np.ndarray) -> np.ndarray:
 
 
 def sign_of(x: np.ndarray, what: str) -> np.ndarray:
-    return (np.signbit(x) if what == "also of -0" else x < 0).astype(np.uint8)
+    return (np.signbit(x) if what == "-0 as -0" else x < 0).astype(np.uint8)
 
 
 def tensor_of(x: np.ndarray) -> torch.Tensor:
@@ -106,18 +112,18 @@ OURS = Steps()
 DEFINITIONS = {
     f"torchao {torchao.__version__}": (
         lambda x: by_torchao(x, True),
-        Steps("amax / 2688", "amax_b / 6 / T", least=2.0**-6, code="x · ((1 / T) / s)", sign="also of -0"),
+        Steps("T = amax / 2688", "s = amax_b / 6 / T", least="s >= 2^-6", code="x · ((1 / T) / s)", sign="-0 as -0"),
     ),
     f"torchao {torchao.__version__}, no tensor scale": (
         lambda x: by_torchao(x, False),
-        Steps("none", "amax_b / 6 / T", least=2.0**-6, code="x · ((1 / T) / s)", sign="also of -0"),
+        Steps("none", "s = amax_b / 6 / T", least="s >= 2^-6", code="x · ((1 / T) / s)", sign="-0 as -0"),
     ),
     f"ModelOpt {modelopt.__version__}": (
         by_modelopt,
-        Steps("amax / 2688", "amax_b / (6 T)", least=2.0**-9, of_zeros=1.0, code="x / (s · T)"),
+        Steps("T = amax / 2688", "s = amax_b / (6 T)", least="s >= 2^-9", of_zeros="s of zeros 1", code="x / (s · T)"),
     ),
     "Transformer Engine 2.14 to 2.20.2, formula": (None, OURS),
-    "Transformer Engine 2.9 to 2.13, formula": (None, Steps(block="amax_b / 6 · S")),
+    "Transformer Engine 2.9 to 2.13, formula": (None, Steps(block="s = amax_b / 6 · S")),
 }
 
 
@@ -183,11 +189,11 @@ def main() -> None:
             wrong.append(f"{who}, {kind}: {differing(theirs, formula)} codes and scales are not those of the formula")
 
     single = {
-        f"{step}: {getattr(steps, step)}": replace(OURS, **{step: getattr(steps, step)})
+        ", ".join(str(getattr(steps, step)) for step in group): replace(OURS, **{step: getattr(steps, step) for step in group})
         for _, steps in DEFINITIONS.values()
         if steps.tensor != "none"
-        for step in vars(OURS)
-        if getattr(steps, step) != getattr(OURS, step)
+        for group in GROUPS
+        if any(getattr(steps, step) != getattr(OURS, step) for step in group)
     }
     for kind, make in INPUTS.items():
         for seed in range(options.matrices):
