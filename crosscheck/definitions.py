@@ -182,7 +182,7 @@ def main() -> None:
     options = parser.parse_args()
     np.seterr(all="ignore")  # reciprocals of subnormal scales are meant to pass the largest number
     whole, alone, zeroed = Table("codes / scales that differ from ours"), Table("one step alone"), Table("decode to zero")
-    wrong = []
+    wrong, of_bf16 = [], {}
 
     def compare(who: str, kind: str, theirs: tuple[np.ndarray, np.ndarray], formula: tuple[np.ndarray, np.ndarray]) -> None:
         if any(differing(theirs, formula)):
@@ -206,6 +206,8 @@ def main() -> None:
                 theirs = run(x) if run else formula
                 compare(who, kind, theirs, formula)
                 whole.add(who, kind, *differing(theirs, ours))
+                if kind == "normal, BF16":
+                    of_bf16.setdefault(who, []).append(differing(theirs, ours)[0])
                 zeroed.add(who, kind, *lost(x, theirs))
             for step, steps in single.items():
                 alone.add(step, kind, *differing(quantize(x, steps), ours))
@@ -216,6 +218,10 @@ def main() -> None:
     zeroed.show("{2:.2f} %")
     amax = (np.arange(2**23, dtype=np.uint32) + F32(1).view(np.uint32)).view(F32)  # every mantissa
     print(f"\n1 / (2688 / amax) is not amax / 2688 for {100 * np.mean(F32(1) / (F32(2688) / amax) != amax / F32(2688)):.1f} % of amax")
+    for who, counts in of_bf16.items():
+        print(f"{who}: {min(counts):,} to {max(counts):,} codes of one matrix of normal BF16 differ")
+    zeros = np.zeros((16, 16), F32)
+    print(f"a matrix of zeros has scales of {by_us(zeros)[1][0, 0]:#04x} here, in ModelOpt {by_modelopt(zeros)[1][0, 0]:#04x}")
     if wrong:
         sys.exit("\n".join(wrong))
 
