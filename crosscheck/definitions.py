@@ -167,7 +167,7 @@ class Table:
 
 
 def differing(a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]) -> tuple[int, int]:
-    return np.count_nonzero(a[0] != b[0]), np.count_nonzero(a[1] != b[1])
+    return int(np.count_nonzero(a[0] != b[0])), int(np.count_nonzero(a[1] != b[1]))
 
 
 def lost(x: np.ndarray, q: tuple[np.ndarray, np.ndarray]) -> tuple[int, int]:
