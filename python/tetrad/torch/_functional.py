@@ -13,6 +13,7 @@ from .._library import Error, lib
 from .._quantize import Key, Quantizer, checked_key
 from .._recipe import Description, Recipe, as_recipe
 from . import _ops
+from ._torchao import to_torchao
 
 _WANTS_DX, _WANTS_DW = 1, 2
 _WORD = 2**64
@@ -52,7 +53,7 @@ class Quantized:
     """A quantized matrix, as a product reads it: blocks along the columns, so transposed if its axis is 0.
 
     ``codes``: uint8, two E2M1 codes in a byte or an E4M3 code each; ``scales``: uint8 with the bits of E4M3 or E8M0, or
-    float32 in FP8. ``fp4()`` and ``scales_as_float()`` are the same bits as PyTorch's own types.
+    float32 in FP8. ``codes_as_float()`` and ``scales_as_float()`` are the same bits as PyTorch's own types.
     """
 
     codes: torch.Tensor
@@ -72,6 +73,14 @@ class Quantized:
         """The scales as float8_e4m3fn (NVFP4), float8_e8m0fnu (MXFP4) or float32 (FP8)."""
         types = {"nvfp4": torch.float8_e4m3fn, "mxfp4": torch.float8_e8m0fnu, "fp8": torch.float32}
         return self.scales.view(types[self.quantizer.format])
+
+    def to_torchao(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """NVFP4 as torchao's NVFP4Tensor: codes and scales are the same memory, the tensor scale is computed.
+
+        As with dequantize(), it is the transposed matrix if the axis is 0: take ``.t()`` of it. ``dtype`` (float32 or bfloat16)
+        is what torchao decodes to and computes products in.
+        """
+        return to_torchao(self, dtype)
 
 
 def quantize(
