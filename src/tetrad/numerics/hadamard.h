@@ -65,15 +65,20 @@ TETRAD_HD constexpr void hadamard_butterflies(Lane* v) {
   }
 }
 
-/// In place on v[0..kSize). `Lane` is float, or a SIMD vector of floats when several runs are transformed
-/// side by side.
+/// In place on v[0..kSize), which has its signs already. `Lane` is float, or a SIMD vector of floats when
+/// several runs are transformed side by side.
 template <int kSize, typename Lane>
-TETRAD_HD constexpr void hadamard(Lane* v, const SignMask& signs) {
+TETRAD_HD constexpr void hadamard(Lane* v) {
   static_assert(is_hadamard_size(kSize));
-  for (int i = 0; i < kSize; ++i)
-    if (signs.is_negative(i)) v[i] = -v[i];
   hadamard_butterflies<kSize, 1>(v);
   for (int i = 0; i < kSize; ++i) v[i] = v[i] * hadamard_scale(kSize);
+}
+
+template <int kSize, typename Lane>
+TETRAD_HD constexpr void hadamard(Lane* v, const SignMask& signs) {
+  for (int i = 0; i < kSize; ++i)
+    if (signs.is_negative(i)) v[i] = -v[i];
+  hadamard<kSize>(v);
 }
 
 }  // namespace tetrad

@@ -12,19 +12,24 @@ namespace tetrad {
 
 using PhiloxWords = std::array<std::uint32_t, 4>;
 
+inline constexpr int kPhiloxRounds = 10;
+/// What the two words of a counter are multiplied by.
+inline constexpr std::uint32_t kPhiloxFirst = 0xD2511F53u;
+inline constexpr std::uint32_t kPhiloxSecond = 0xCD9E8D57u;
+
 /// What the two words of the key grow by from round to round.
 inline constexpr std::uint32_t kPhiloxLowStep = 0x9E3779B9u;
 inline constexpr std::uint32_t kPhiloxHighStep = 0xBB67AE85u;
 
 TETRAD_HD constexpr void philox_round(PhiloxWords& counter, std::uint32_t low, std::uint32_t high) {
-  const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
-  const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
+  const std::uint64_t p0 = std::uint64_t{kPhiloxFirst} * counter[0];
+  const std::uint64_t p1 = std::uint64_t{kPhiloxSecond} * counter[2];
   counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ low, static_cast<std::uint32_t>(p1),
              static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ high, static_cast<std::uint32_t>(p0)};
 }
 
 TETRAD_HD constexpr PhiloxWords philox4x32_10(PhiloxWords counter, std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
     philox_round(counter, key[0], key[1]);
     key = {key[0] + kPhiloxLowStep, key[1] + kPhiloxHighStep};
   }

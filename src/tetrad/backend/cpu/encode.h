@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "tetrad/backend/codec.h"
+#include "tetrad/backend/cpu/lane_random.h"
 #include "tetrad/backend/cpu/simd.h"
 #include "tetrad/backend/cpu/tile.h"
-#include "tetrad/numerics/philox.h"
 
 namespace tetrad::cpu {
 
@@ -25,19 +25,6 @@ struct LaneScales {
     stored[lane] = scale.stored;
     encode[lane] = scale.encode;
     value[lane] = scale.value;
-  }
-};
-
-/// Sixteen random bytes for each lane.
-struct LaneRandom {
-  alignas(64) std::uint32_t word[4][kLanes];
-
-  /// Lane l draws for group first + l * step.
-  void draw(const RandomStream& stream, std::uint32_t first, std::uint32_t step) {
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      const PhiloxWords words = stream.group(first + lane * step);
-      for (std::size_t w = 0; w < 4; ++w) word[w][lane] = words[w];
-    }
   }
 };
 

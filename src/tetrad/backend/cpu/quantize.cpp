@@ -123,10 +123,13 @@ class Quantizer {
   }
 
   void scan_tiles(std::int64_t unit) {
-    reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
-      for (int first = 0; first < tile.length; first += static_cast<int>(grid_.block_cols()))
-        update_block_amax(tile, first);
-    });
+    reader_.for_each_tile(
+        unit,
+        [&](const Tile& tile, std::int64_t) {
+          for (int first = 0; first < tile.length; first += static_cast<int>(grid_.block_cols()))
+            update_block_amax(tile, first);
+        },
+        1, TransformRounding::later);
   }
 
   void update_block_amax(const Tile& tile, int first) {
@@ -141,7 +144,10 @@ class Quantizer {
     float* amax = block_amax_.data() + grid_.index(tile, first);
     if (grid_.is_first_row(tile.row))
       for (int lane = 0; lane < lanes; ++lane) amax[lane * stride] = 0.0f;
-    for (int lane = 0; lane < lanes; ++lane) raise(amax[lane * stride], from_magnitude_bits(largest[lane]));
+    for (int lane = 0; lane < lanes; ++lane) {
+      const float found = from_magnitude_bits(largest[lane]);
+      raise(amax[lane * stride], spec_.hadamard > 0 ? round_to_bf16(found) : found);
+    }
   }
 
   /// Non-finite input: no code can stand for it, so the whole tensor decodes to NaN.
@@ -166,10 +172,13 @@ class Quantizer {
     const int candidates = nvfp4::candidates_of(spec_.scaling);
     std::vector<float> errors(block_amax_.size() * static_cast<std::size_t>(candidates));
     threads_.parallel_for(reader_.units(), [&](std::int64_t unit) {
-      reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t) {
-        for (int first = 0; first < tile.length; first += nvfp4::kBlock)
-          add_squared_errors(tensor, tile, first, errors);
-      });
+      reader_.for_each_tile(
+          unit,
+          [&](const Tile& tile, std::int64_t) {
+            for (int first = 0; first < tile.length; first += nvfp4::kBlock)
+              add_squared_errors(tensor, tile, first, errors);
+          },
+          1, TransformRounding::finite);
     });
     chosen_.resize(block_amax_.size());
     for (std::size_t block = 0; block < chosen_.size(); ++block) {
@@ -228,23 +237,28 @@ class Quantizer {
     LaneScales<Codec> scales;
     LaneCodes<Codec> codes;
     CorrectedScales corrected;
-    reader_.for_each_tile(unit, [&](const Tile& tile, std::int64_t index) {
-      if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
-        if (spec_.scaling == Scaling::eden)
-          corrected.find(
-              tile, codec.tensor,
-              [&](int first, float(&amax)[kLanes]) { gather<float>(block_amax_, tile, first, 0.0f, amax); },
-              random_, random_group(tile, 0), random_group_step());
-      const bool measure = options_.telemetry == Telemetry::full ||
-                           (options_.telemetry == Telemetry::sampled && index % kSampleEvery == 0);
-      for (int first = 0; first < tile.length; first += kChunk) {
-        if (first % Codec::kBlock == 0) make_scales(codec, tile, first, corrected, scales, lane_stats);
-        cast(tile, first, scales, codes);
-        const int lanes = tile.lanes_with(first, step_);
-        store_codes(codes, lanes, code_address(tile, first), code_byte_stride_, code_lane_stride());
-        if (measure) count_saturated<Codec>(tile, first, scales, lane_stats);
-      }
-    });
+    reader_.for_each_tile(
+        unit,
+        [&](const Tile& tile, std::int64_t index) {
+          if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
+            if (spec_.scaling == Scaling::eden)
+              corrected.find(
+                  tile, codec.tensor,
+                  [&](int first, float(&amax)[kLanes]) {
+                    gather<float>(block_amax_, tile, first, 0.0f, amax);
+                  },
+                  random_, random_group(tile, 0), random_group_step());
+          const bool measure = options_.telemetry == Telemetry::full ||
+                               (options_.telemetry == Telemetry::sampled && index % kSampleEvery == 0);
+          for (int first = 0; first < tile.length; first += kChunk) {
+            if (first % Codec::kBlock == 0) make_scales(codec, tile, first, corrected, scales, lane_stats);
+            cast(tile, first, scales, codes);
+            const int lanes = tile.lanes_with(first, step_);
+            store_codes(codes, lanes, code_address(tile, first), code_byte_stride_, code_lane_stride());
+            if (measure) count_saturated<Codec>(tile, first, scales, lane_stats);
+          }
+        },
+        1, TransformRounding::finite);
     // Neighbouring rows of one block are one block.
     const int lanes_with_own_block = step_.rows > 0 && grid_.block_rows() > 1 ? 1 : kLanes;
     for (int lane = 0; lane < lanes_with_own_block; ++lane)

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__FMA__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -92,19 +92,46 @@ inline F32x16 load_lanes(const float* in) {
 }
 inline void store_lanes(F32x16 lanes, float* out) { std::memcpy(out, &lanes, sizeof(lanes)); }
 
+// GCC makes four instructions of each of these conversions. (The masks choose all lanes: without one GCC 12
+// warns of a value inside its own header.)
+inline U32x16 widen(U16x16 halves) {
+#if defined(__AVX512F__)
+  return U32x16(_mm512_maskz_cvtepu16_epi32(0xFFFF, __m256i(halves)));
+#else
+  return __builtin_convertvector(halves, U32x16);
+#endif
+}
+inline U16x16 narrow(U32x16 words) {
+#if defined(__AVX512F__)
+  return U16x16(_mm512_maskz_cvtepi32_epi16(0xFFFF, __m512i(words)));
+#else
+  return __builtin_convertvector(words, U16x16);
+#endif
+}
+
 // The same from and to BF16; the rounding is Bf16::from_f32's.
 inline F32x16 load_lanes(const Bf16* in) {
   U16x16 halves;
   std::memcpy(&halves, in, sizeof(halves));
-  return F32x16(__builtin_convertvector(halves, U32x16) << 16);
+  return F32x16(widen(halves) << 16);
 }
 inline void store_lanes(F32x16 lanes, Bf16* out) {
   const auto bits = U32x16(lanes);
   const U32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
   const U32x16 quiet_nan = (bits >> 16) | 0x40u;
-  const U16x16 halves =
-      __builtin_convertvector((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded, U16x16);
+  const U16x16 halves = narrow((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded);
   std::memcpy(out, &halves, sizeof(halves));
+}
+
+/// Kept as f32; finite_… where no lane is NaN.
+inline F32x16 finite_rounded_to_bf16(F32x16 lanes) {
+  const auto bits = U32x16(lanes);
+  return F32x16((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);
+}
+inline F32x16 rounded_to_bf16(F32x16 lanes) {
+  const auto bits = U32x16(lanes);
+  const U32x16 quiet_nan = (bits | 0x400000u) & 0xFFFF0000u;
+  return F32x16((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : U32x16(finite_rounded_to_bf16(lanes)));
 }
 
 /// 64 bytes through one vector. (A plain memcpy of so few may go through 8-byte registers, and the vector

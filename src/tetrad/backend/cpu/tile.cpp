@@ -20,7 +20,7 @@ inline void widen(const Bf16* in, int count, float* out) {
   for (int i = 0; i < count; ++i) out[i] = in[i].to_f32();
 }
 inline void widen_lanes(const float* in, float* out) { copy_lanes(in, out); }
-inline void widen_lanes(const Bf16* in, float* out) { widen(in, kLanes, out); }
+inline void widen_lanes(const Bf16* in, float* out) { store_lanes(load_lanes(in), out); }
 
 /// Turns the 16 x 16 square of one chunk of every lane: in[lane * stride + element] -> value[element][lane].
 inline void turn_square(const float* in, std::int64_t stride, float (*value)[kLanes]) {
@@ -76,19 +76,48 @@ void load_rows(const MatrixView& x, Tile& tile) {
   for (int i = tile.last_inside; i < tile.length; ++i) std::memset(tile.value[i], 0, sizeof(tile.value[i]));
 }
 
-template <int kSize>
-void hadamard_tile(Tile& tile, const SignMask& signs) {
+SignBits bits_of(const SignMask& mask) {
+  SignBits bits;
+  for (int i = 0; i < kMaxHadamard; ++i) bits.of[i] = mask.is_negative(i) ? 0x80000000u : 0u;
+  return bits;
+}
+
+/// `element(i)` has element i of each run, rounded to BF16.
+template <int kSize, typename Element>
+void transform_runs(Tile& tile, const SignBits& signs, TransformRounding rounding, const Element& element) {
   for (int first = 0; first < tile.length; first += kSize) {
     F32x16 run[kSize];
-    for (int i = 0; i < kSize; ++i) std::memcpy(&run[i], tile.value[first + i], sizeof(F32x16));
-    hadamard<kSize>(run, signs);
-    for (int i = 0; i < kSize; ++i) std::memcpy(tile.value[first + i], &run[i], sizeof(F32x16));
+    for (int i = 0; i < kSize; ++i) run[i] = F32x16(U32x16(element(first + i)) ^ signs.of[i]);
+    hadamard<kSize>(run);
+    if (rounding == TransformRounding::any)
+      for (F32x16& lanes : run) lanes = rounded_to_bf16(lanes);
+    if (rounding == TransformRounding::finite)
+      for (F32x16& lanes : run) lanes = finite_rounded_to_bf16(lanes);
+    for (int i = 0; i < kSize; ++i) store_lanes(run[i], tile.value[first + i]);
   }
 }
 
-void round_tile_to_bf16(Tile& tile) {
-  float* value = &tile.value[0][0];
-  for (int i = 0; i < tile.length * kLanes; ++i) value[i] = round_to_bf16(value[i]);
+template <typename Element>
+void transform(Tile& tile, int size, const SignBits& signs, TransformRounding rounding,
+               const Element& element) {
+  switch (size) {
+    case 2:
+      return transform_runs<2>(tile, signs, rounding, element);
+    case 4:
+      return transform_runs<4>(tile, signs, rounding, element);
+    case 8:
+      return transform_runs<8>(tile, signs, rounding, element);
+    case 16:
+      return transform_runs<16>(tile, signs, rounding, element);
+    case 32:
+      return transform_runs<32>(tile, signs, rounding, element);
+    case 64:
+      return transform_runs<64>(tile, signs, rounding, element);
+    case 128:
+      return transform_runs<128>(tile, signs, rounding, element);
+    default:
+      fail("Hadamard size {} is not supported", size);
+  }
 }
 
 }  // namespace
@@ -97,7 +126,7 @@ TileReader::TileReader(const MatrixView& x, const QuantSpec& spec, std::int64_t 
                        std::int64_t block_cols)
     : x_(x),
       hadamard_(spec.hadamard),
-      signs_(spec.signs),
+      signs_(bits_of(spec.signs)),
       run_(static_cast<int>(std::max<std::int64_t>(block_cols, spec.hadamard))) {
   TETRAD_CHECK(x.dtype == DType::f32 || x.dtype == DType::bf16,
                "cannot quantize {} values: convert to F32 or BF16", name_of(x.dtype));
@@ -133,43 +162,24 @@ void TileReader::place(Tile& tile, std::int64_t outer, std::int64_t inner) const
   tile.last_inside = static_cast<int>(std::min<std::int64_t>(run_, left - (tile.lanes - 1) * run_));
 }
 
-void TileReader::load(Tile& tile) const {
+void TileReader::load(Tile& tile, TransformRounding rounding) const {
   const bool bf16 = x_.dtype == DType::bf16;
-  if (step_.rows > 0)
+  const bool lanes_are_rows = step_.rows > 0;
+  if (hadamard_ > 0 && bf16 && lanes_are_rows && tile.lanes == kLanes && tile.last_inside == tile.length) {
+    // As most are: straight from memory into the registers of the transform.
+    const Bf16* data = static_cast<const Bf16*>(x_.data) + tile.row + tile.col * x_.col_stride;
+    return transform(tile, hadamard_, signs_, rounding,
+                     [&](int i) { return load_lanes(data + i * x_.col_stride); });
+  }
+  if (lanes_are_rows)
     bf16 ? load_rows<Bf16>(x_, tile) : load_rows<float>(x_, tile);
   else
     bf16 ? load_runs<Bf16>(x_, tile) : load_runs<float>(x_, tile);
-  if (hadamard_ > 0) transform(tile);
-}
-
-void TileReader::transform(Tile& tile) const {
-  if (x_.dtype != DType::bf16) round_tile_to_bf16(tile);
-  switch (hadamard_) {
-    case 2:
-      hadamard_tile<2>(tile, signs_);
-      break;
-    case 4:
-      hadamard_tile<4>(tile, signs_);
-      break;
-    case 8:
-      hadamard_tile<8>(tile, signs_);
-      break;
-    case 16:
-      hadamard_tile<16>(tile, signs_);
-      break;
-    case 32:
-      hadamard_tile<32>(tile, signs_);
-      break;
-    case 64:
-      hadamard_tile<64>(tile, signs_);
-      break;
-    case 128:
-      hadamard_tile<128>(tile, signs_);
-      break;
-    default:
-      fail("Hadamard size {} is not supported", hadamard_);
-  }
-  round_tile_to_bf16(tile);
+  if (hadamard_ > 0)
+    transform(tile, hadamard_, signs_, rounding, [&](int i) {
+      const F32x16 lanes = load_lanes(tile.value[i]);
+      return bf16 ? lanes : rounded_to_bf16(lanes);
+    });
 }
 
 }  // namespace tetrad::cpu

@@ -45,6 +45,18 @@ struct Tile {
   }
 };
 
+/// How what a transform leaves is rounded to BF16.
+enum class TransformRounding : std::uint8_t {
+  any,     //!< as it is defined
+  finite,  //!< the same, where it is known that nothing is NaN or infinite
+  later,   //!< not at all, for maxima: rounding the largest of some values gives the largest of them rounded
+};
+
+/// A sign mask as what flips the signs of f32.
+struct SignBits {
+  std::uint32_t of[kMaxHadamard];
+};
+
 /// Cuts a matrix into units of work and those into tiles, loaded and transformed.
 class TileReader {
  public:
@@ -67,7 +79,8 @@ class TileReader {
   /// Calls body(tile, index of the tile in the unit) for each tile of a unit, or for every so many of them; a
   /// block's rows come in ascending order.
   template <typename Body>
-  void for_each_tile(std::int64_t unit, const Body& body, std::int64_t every = 1) const {
+  void for_each_tile(std::int64_t unit, const Body& body, std::int64_t every = 1,
+                     TransformRounding rounding = TransformRounding::any) const {
     Tile tile;
     tile.length = run_;
     std::int64_t index = 0;
@@ -76,19 +89,18 @@ class TileReader {
       for (std::int64_t inner = 0; inner < inner_extent_; inner += inner_step_, ++index) {
         if (index % every != 0) continue;
         place(tile, outer, inner);
-        load(tile);
+        load(tile, rounding);
         body(static_cast<const Tile&>(tile), index);
       }
   }
 
  private:
   void place(Tile& tile, std::int64_t outer, std::int64_t inner) const;
-  void load(Tile& tile) const;
-  void transform(Tile& tile) const;
+  void load(Tile& tile, TransformRounding rounding) const;
 
   MatrixView x_;
   int hadamard_;
-  SignMask signs_;
+  SignBits signs_;
   int run_;  //!< elements per run: whole blocks and whole transforms
   LaneStep step_;
   // A unit is a range of the outer dimension: rows, or columns if x lies transposed. Tiles walk along memory
