@@ -81,7 +81,8 @@ void checkpoint(Backend& backend, const Config& config, const fs::path& parent, 
   for (int i = 0; i < repeats; ++i) {
     RunState state;
     state.step = i + 1;
-    const CheckpointContents contents = make_snapshot(decoder, optimizer, state, {.config = "{}", .tokenizer = {}});
+    const CheckpointContents contents =
+        make_snapshot(decoder, optimizer, state, {.config = "{}", .tokenizer = {}});
     const auto begin = std::chrono::steady_clock::now();
     const WrittenCheckpoint written =
         store.write(contents, {}, [&] { reading.push_back(seconds_since(begin)); });
