@@ -6,14 +6,14 @@ namespace tetrad::bench {
 namespace {
 
 /// Elements of each tensor.
-constexpr std::int64_t kElements = std::int64_t{1} << 24;
+constexpr std::int64_t kTensorElements = std::int64_t{1} << 24;
 
 /// A model's parameters as the optimizer sees them, in tensors of equal size.
 class Parameters {
  public:
   Parameters(Backend& backend, std::int64_t count, DType moments) {
-    for (std::int64_t left = count; left > 0; left -= kElements) {
-      const std::int64_t size = std::min(left, kElements);
+    for (std::int64_t left = count; left > 0; left -= kTensorElements) {
+      const std::int64_t size = std::min(left, kTensorElements);
       const auto seed = static_cast<std::uint32_t>(tensors_.size());
       weights_.push_back(random_tensor(backend, DType::f32, 1, size, 2 * seed));
       gradients_.push_back(random_tensor(backend, DType::f32, 1, size, 2 * seed + 1));

@@ -42,7 +42,7 @@ TEST_P(Reading, GivesTheSameInLessMemory) {
     tokens[i] = static_cast<std::int32_t>(i * 17 % static_cast<std::size_t>(model().vocab));
   std::vector<float> expected(tokens.size());
   std::vector<float> losses(tokens.size());
-  for (const std::uint64_t seed : {1, 2}) {  // other weights: what was made of the old ones is made anew
+  for (const std::uint64_t seed : {1U, 2U}) {  // other weights: what was made of the old ones is made anew
     whole.initialize(seed);
     reader.initialize(seed);
     whole.evaluate(pass, tokens, tokens, expected);
@@ -50,7 +50,7 @@ TEST_P(Reading, GivesTheSameInLessMemory) {
     EXPECT_EQ(losses, expected);
     Session first = whole.start(kSequence);
     Session second = reader.start(kSequence);
-    for (const std::size_t count : {7, 1, 3}) {
+    for (const std::size_t count : {7U, 1U, 3U}) {
       const std::span<const std::int32_t> part(tokens.data() + first.length(), count);
       EXPECT_EQ(reader.extend(pass, second, part, false), whole.extend(pass, first, part, false));
     }
