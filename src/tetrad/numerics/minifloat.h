@@ -81,13 +81,18 @@ struct Minifloat {
   /// u.
   TETRAD_HD static constexpr std::uint32_t encode_stochastic(float x, std::uint32_t random_byte,
                                                              StochasticBias bias = StochasticBias::centred) {
+    return encode_with_threshold(x, 2 * random_byte + static_cast<std::uint32_t>(bias));
+  }
+
+  /// The same, with u in units of 1/512.
+  TETRAD_HD static constexpr std::uint32_t encode_with_threshold(float x, std::uint32_t threshold) {
     const float a = saturated_magnitude(x);
     const std::uint32_t exponent = clamped_exponent(a);
     // |x| in units of 1/512 of a step. Truncating what is below is exact: u is a multiple of 1/512, so lower
     // bits cannot change the comparison with 1.
     const std::uint32_t scale = (static_cast<std::uint32_t>(2 * 127 + kMantissaBits + 9) << 23) - exponent;
     const auto fixed = static_cast<std::uint32_t>(static_cast<std::int32_t>(a * std::bit_cast<float>(scale)));
-    const std::uint32_t steps = (fixed + 2 * random_byte + static_cast<std::uint32_t>(bias)) >> 9;
+    const std::uint32_t steps = (fixed + threshold) >> 9;
     return with_sign(steps + binade(exponent), x);
   }
 

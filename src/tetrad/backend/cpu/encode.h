@@ -54,6 +54,7 @@ template <typename Codec, bool kStochastic>
 void encode_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales, const LaneRandom& random,
                   StochasticBias bias, LaneCodes<Codec>& codes) {
   using Codes = LaneCodes<Codec>;
+  const auto bias_bit = static_cast<std::uint32_t>(bias);
   for (int w = 0; w < Codes::kWords; ++w) {
     alignas(64) std::uint32_t word[kLanes] = {};
     TETRAD_UNROLL
@@ -63,8 +64,10 @@ void encode_chunk(const Tile& tile, int first, const LaneScales<Codec>& scales, 
         const float scaled = tile.value[first + i][lane] * scales.encode[lane];
         std::uint32_t code = 0;
         if constexpr (kStochastic) {
-          const std::uint32_t byte = (random.word[i / 4][lane] >> (8 * (i % 4))) & 0xFFu;
-          code = Codec::Element::encode_stochastic(scaled, byte, bias);
+          // Twice byte j % 4 of its four, and the bias.
+          const std::uint32_t four = random.word[w * (Codes::kPerWord / 4) + j / 4][lane];
+          const std::uint32_t shifted = j % 4 == 0 ? four << 1 : four >> (8 * (j % 4) - 1);
+          code = Codec::Element::encode_with_threshold(scaled, (shifted & 0x1FEu) | bias_bit);
         } else {
           code = Codec::Element::encode(scaled);
         }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 
@@ -37,6 +38,20 @@ inline void raise(float& amax, float candidate) {
   amax = from_magnitude_bits(std::max(magnitude_bits(amax), magnitude_bits(candidate)));
 }
 
+/// The same for as many as there are lanes, whose magnitudes are given by their bits.
+inline void raise(float* amax, U32x8 candidates) {
+  U32x8 bits;
+  std::memcpy(&bits, amax, sizeof(bits));
+  bits = larger(bits & 0x7FFFFFFFu, candidates);
+  std::memcpy(amax, &bits, sizeof(bits));
+}
+inline void raise(float* amax, U16x16 candidates) {
+  U32x16 bits;
+  std::memcpy(&bits, amax, sizeof(bits));
+  bits = larger(bits & 0x7FFFFFFFu, widen(candidates) << 16);
+  std::memcpy(amax, &bits, sizeof(bits));
+}
+
 inline float amax_of(std::span<const float> values) {
   std::uint32_t largest = 0;
   for (const float value : values) largest = std::max(largest, magnitude_bits(value));
@@ -64,8 +79,7 @@ void update_row_maxima(const T* row, std::int64_t cols, float* amax) {
         rows[r] = larger(rows[r], values & kMask);
       }
     }
-    const Vector largest = row_maxima(rows);
-    for (int r = 0; r < kWidth; ++r) raise(amax[r], from_magnitude_bits(static_cast<Bits>(largest[r])));
+    raise(amax, row_maxima(rows));
   }
   for (; first < cols; first += kBlock, ++amax)
     for (std::int64_t i = first; i < std::min(cols, first + kBlock); ++i)
