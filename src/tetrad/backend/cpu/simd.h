@@ -109,21 +109,7 @@ inline U16x16 narrow(U32x16 words) {
 #endif
 }
 
-// The same from and to BF16; the rounding is Bf16::from_f32's.
-inline F32x16 load_lanes(const Bf16* in) {
-  U16x16 halves;
-  std::memcpy(&halves, in, sizeof(halves));
-  return F32x16(widen(halves) << 16);
-}
-inline void store_lanes(F32x16 lanes, Bf16* out) {
-  const auto bits = U32x16(lanes);
-  const U32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  const U32x16 quiet_nan = (bits >> 16) | 0x40u;
-  const U16x16 halves = narrow((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded);
-  std::memcpy(out, &halves, sizeof(halves));
-}
-
-/// Kept as f32; finite_… where no lane is NaN.
+/// Rounded as Bf16::from_f32 does, kept as f32; finite_… where no lane is NaN.
 inline F32x16 finite_rounded_to_bf16(F32x16 lanes) {
   const auto bits = U32x16(lanes);
   return F32x16((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);
@@ -132,6 +118,17 @@ inline F32x16 rounded_to_bf16(F32x16 lanes) {
   const auto bits = U32x16(lanes);
   const U32x16 quiet_nan = (bits | 0x400000u) & 0xFFFF0000u;
   return F32x16((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : U32x16(finite_rounded_to_bf16(lanes)));
+}
+
+// load_lanes() and store_lanes() from and to BF16.
+inline F32x16 load_lanes(const Bf16* in) {
+  U16x16 halves;
+  std::memcpy(&halves, in, sizeof(halves));
+  return F32x16(widen(halves) << 16);
+}
+inline void store_lanes(F32x16 lanes, Bf16* out) {
+  const U16x16 halves = narrow(U32x16(rounded_to_bf16(lanes)) >> 16);
+  std::memcpy(out, &halves, sizeof(halves));
 }
 
 /// 64 bytes through one vector. (A plain memcpy of so few may go through 8-byte registers, and the vector
